@@ -1,0 +1,38 @@
+# Every target sets up its own environment: nothing but Python 3.11 and make is needed.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help test lint types format bench clean
+.DEFAULT_GOAL := help
+
+help: ## Show this help
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# Rebuilt when the dependencies change; the marker is written last, so that an
+# interrupted installation is done again.
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+test: $(READY) ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+format: $(READY) ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## Run the benchmarks (see jobs/benchmark.py --help)
+	$(BIN)/python jobs/benchmark.py
+
+clean: ## Remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
