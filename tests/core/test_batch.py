@@ -1,0 +1,194 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.core.make_batches import KINDS, info_for, random_table
+from ttray.core import batch, dcs
+from ttray.core.distributions import Categorical
+
+STRATEGY = dcs.truncated(horizon=12, budget=90, gamma=0.8)
+
+
+@pytest.fixture(params=KINDS)
+def table(request):
+    return random_table(STRATEGY, KINDS[request.param], seed=1)
+
+
+def without(table, trajectory):
+    return table.filter(np.asarray(table["trajectory"]) != trajectory)
+
+
+def replaced(table, name, values):
+    position = table.schema.get_field_index(name)
+    return table.set_column(position, table.schema.field(name), pa.array(values))
+
+
+def test_schema_is_the_published_one(table):
+    types = {field.name: str(field.type) for field in table.schema}
+    action = types.pop("action")
+    assert action in {
+        "int64",
+        "fixed_size_list<item: int64>[3]",
+        "fixed_size_list<item: float>[2]",
+    }
+    inputs = table.schema.field("dist_inputs").type.list_size
+    assert types == {
+        "trajectory": "int64",
+        "length": "int32",
+        "t": "int32",
+        "obs": "fixed_size_list<item: float>[3]",
+        "reward": "double",
+        "log_prob": "float",
+        "dist_inputs": f"fixed_size_list<item: float>[{inputs}]",
+        "terminated": "bool",
+    }
+
+
+def test_metadata_survives_a_round_trip_through_parquet(table, tmp_path):
+    batch.write_parquet(table, tmp_path / "batch.parquet")
+    read = batch.read_parquet(tmp_path / "batch.parquet")
+    assert read.equals(table)
+    assert batch.BatchInfo.from_table(read) == batch.BatchInfo.from_table(table)
+    assert batch.digest(read) == batch.digest(table)
+    info = batch.BatchInfo.from_table(read)
+    assert (info.environment, info.seed, info.iteration, info.gamma) == ("test/Random-v0", 3, 7, 0.8)
+    assert info.strategy == STRATEGY
+    assert info.strategy.kind == "truncated"
+
+
+def test_reading_another_parquet_file_is_a_value_error(tmp_path):
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(ValueError, match=r"other\.parquet is not a ttray batch"):
+        batch.read_parquet(path)
+
+
+def test_reading_a_later_format_version_names_both_versions(table, tmp_path):
+    metadata = dict(table.schema.metadata) | {b"ttray.format_version": b"2"}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "later.parquet")
+    with pytest.raises(ValueError, match="format version 2, this program reads version 1"):
+        batch.read_parquet(tmp_path / "later.parquet")
+
+
+def test_tensors_share_memory_with_the_table(table):
+    tensors = batch.as_tensors(table)
+    for name in ("reward", "t", "log_prob"):
+        address = table[name].chunk(0).buffers()[1].address
+        assert getattr(tensors, name).data_ptr() == address, name
+    assert tensors.obs.data_ptr() == table["obs"].chunk(0).values.buffers()[1].address
+    assert tensors.obs.shape == (table.num_rows, 3)
+
+
+def test_tensor_offsets_delimit_the_trajectories(table):
+    tensors = batch.as_tensors(table)
+    ids = np.asarray(table["trajectory"])
+    for i, (start, end) in enumerate(zip(tensors.offsets[:-1], tensors.offsets[1:], strict=True)):
+        assert set(ids[start:end]) == {i}
+        assert torch.equal(tensors.t[start:end], torch.arange(end - start, dtype=torch.int32))
+    assert tensors.length.tolist() == sorted(tensors.length.tolist(), reverse=True)
+    assert tensors.offsets[-1] == table.num_rows
+
+
+def test_a_sliced_and_chunked_table_gives_the_same_tensors(table):
+    chunked = pa.concat_tables([table.slice(0, 7), table.slice(7, 1), table.slice(8)])
+    expected, found = batch.as_tensors(table), batch.as_tensors(chunked)
+    for name in ("offsets", "length", "t", "obs", "action", "reward", "log_prob", "dist_inputs"):
+        assert torch.equal(getattr(expected, name), getattr(found, name)), name
+
+
+def test_concatenation_shares_memory(table):
+    parts = [table.slice(0, 20), table.slice(20)]
+    joined = batch.concatenate(parts)
+    assert joined["reward"].num_chunks == 2
+    assert joined["reward"].chunk(1).buffers()[1].address == table["reward"].chunk(0).buffers()[1].address
+
+
+def test_concatenation_refuses_tables_of_different_iterations():
+    one = random_table(STRATEGY, Categorical(4))
+    info = info_for(STRATEGY, Categorical(4), iteration=8)
+    other = one.replace_schema_metadata(info.to_metadata())
+    with pytest.raises(ValueError, match=r"ttray\.iteration is b'8', expected b'7'"):
+        batch.concatenate([one, other])
+    with pytest.raises(ValueError, match="at least one table"):
+        batch.concatenate([])
+
+
+def test_canonical_order_and_digest_do_not_depend_on_row_order(table):
+    shuffled = table.take(np.random.default_rng(0).permutation(table.num_rows))
+    assert batch.canonical(shuffled).equals(table)
+    assert batch.digest(shuffled) == batch.digest(table)
+    assert batch.canonical(table) is table
+
+
+def test_digest_sees_a_single_bit():
+    table = random_table(STRATEGY, Categorical(4))
+    rewards = table["reward"].to_numpy().copy()
+    rewards[5] = np.nextafter(rewards[5], np.inf)
+    assert batch.digest(replaced(table, "reward", rewards)) != batch.digest(table)
+
+
+def test_a_table_that_fits_its_strategy_is_valid(table):
+    batch.validate(table, STRATEGY)
+    batch.validate(table.take(np.random.default_rng(0).permutation(table.num_rows)), STRATEGY)
+
+
+def test_validation_names_missing_trajectories(table):
+    with pytest.raises(ValueError, match=r"2 missing: trajectory 1, 4"):
+        batch.validate(without(without(table, 4), 1), STRATEGY)
+
+
+def test_validation_names_duplicate_trajectories(table):
+    again = table.filter(np.asarray(table["trajectory"]) == 3)
+    with pytest.raises(ValueError, match=r"1 duplicate: trajectory 3"):
+        batch.validate(pa.concat_tables([table, again]), STRATEGY)
+
+
+def test_validation_names_trajectories_of_wrong_length():
+    table = random_table(STRATEGY, Categorical(4), early=0.0)
+    last = np.flatnonzero(np.asarray(table["trajectory"]) == 2)[-1]
+    with pytest.raises(ValueError, match=r"1 of wrong length: trajectory 2"):
+        batch.validate(table.take(np.delete(np.arange(table.num_rows), last)), STRATEGY)
+
+
+def test_validation_names_unplanned_and_relabelled_trajectories(table):
+    ids = np.asarray(table["trajectory"]).copy()
+    ids[ids == 0] = 1000
+    with pytest.raises(ValueError, match=r"1 missing: trajectory 0; 1 not planned: trajectory 1000"):
+        batch.validate(replaced(table, "trajectory", ids), STRATEGY)
+
+
+def test_validation_sees_a_gap_inside_a_trajectory():
+    table = random_table(STRATEGY, Categorical(4), early=0.0)
+    with pytest.raises(ValueError, match=r"with missing steps: trajectory 0"):
+        batch.validate(table.take(np.delete(np.arange(table.num_rows), 1)), STRATEGY)
+
+
+def test_validation_sees_steps_after_termination():
+    table = random_table(STRATEGY, Categorical(4), early=0.0)
+    terminated = np.zeros(table.num_rows, dtype=bool)
+    terminated[1] = True
+    with pytest.raises(ValueError, match=r"going on after termination: trajectory 0"):
+        batch.validate(replaced(table, "terminated", terminated), STRATEGY)
+
+
+def test_validation_against_another_strategy_fails(table):
+    with pytest.raises(ValueError, match="does not fit its strategy"):
+        batch.validate(table, dcs.uniform(horizon=12, budget=96))
+
+
+def test_validation_of_an_empty_table_names_every_trajectory(table):
+    with pytest.raises(ValueError, match=f"{STRATEGY.num_trajectories} missing"):
+        batch.validate(table.slice(0, 0), STRATEGY)
+
+
+def test_columns_of_different_lengths_or_types_are_refused(table):
+    arrays = {name: batch._numpy(table, name) for name in table.schema.names}
+    info = batch.BatchInfo.from_table(table)
+    with pytest.raises(ValueError, match="same number of rows"):
+        batch.from_columns(info, **(arrays | {"t": arrays["t"][1:]}))
+    with pytest.raises(ValueError, match="column 'reward' must be double, found float"):
+        batch.from_columns(info, **(arrays | {"reward": arrays["reward"].astype(np.float32)}))
+    with pytest.raises(ValueError, match="column 'obs' must be"):
+        batch.from_columns(info, **(arrays | {"obs": arrays["obs"][:, :, None]}))

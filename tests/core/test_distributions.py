@@ -1,0 +1,121 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core import by_the_book
+from tests.core.make_batches import KINDS, random_actions, random_inputs
+from ttray.core.distributions import Categorical, DiagonalGaussian, from_description
+
+BOOK = {
+    "categorical": by_the_book.Distribution("categorical", [4]),
+    "multi_categorical": by_the_book.Distribution("categorical", [3, 2, 4]),
+    "diagonal_gaussian": by_the_book.Distribution("gaussian", None),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.05, 0.5, 1.5]))
+def test_densities_and_divergences_equal_the_book(seed, scale):
+    for name, distribution in KINDS.items():
+        rng = np.random.default_rng(seed)
+        behaviour, target = (random_inputs(distribution, 6, rng, scale) for _ in range(2))
+        action = random_actions(distribution, behaviour, rng)
+        comparison = distribution.comparison(torch.tensor(behaviour), torch.tensor(action))
+        found = comparison(torch.tensor(target))
+        log_prob = distribution.log_prob(torch.tensor(behaviour), torch.tensor(action))
+        for row in range(6):
+            p = BOOK[name].probability(target[row], action[row])
+            q = BOOK[name].probability(behaviour[row], action[row])
+            assert math.exp(log_prob[row].item()) == pytest.approx(q, rel=1e-9)
+            assert math.exp(found.log_ratio[row].item()) == pytest.approx(p / q, rel=1e-9)
+            log_renyi2 = BOOK[name].log_renyi2(target[row], behaviour[row])
+            assert found.log_renyi2[row].item() == pytest.approx(log_renyi2, rel=1e-9, abs=1e-9)
+
+
+def test_renyi_divergence_is_the_second_moment_of_the_ratio(kind):
+    distribution = KINDS[kind]
+    rng = np.random.default_rng(5)
+    behaviour, target = (random_inputs(distribution, 1, rng, 0.2) for _ in range(2))
+    many = np.repeat(behaviour, 200_000, axis=0)
+    action = torch.tensor(random_actions(distribution, many, rng))
+    compare = distribution.comparison(torch.tensor(many), action)
+    found = compare(torch.tensor(target).expand(len(many), -1))
+    ratios = torch.exp(found.log_ratio)
+    squared = ratios.square()
+    assert ratios.mean().item() == pytest.approx(1.0, abs=4 * ratios.std().item() / len(many) ** 0.5)
+    error = 4 * squared.std().item() / len(many) ** 0.5
+    assert math.exp(found.log_renyi2[0].item()) == pytest.approx(squared.mean().item(), abs=error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_target_equal_to_behaviour_compares_to_exactly_zero(kind, dtype):
+    distribution = KINDS[kind]
+    rng = np.random.default_rng(0)
+    inputs = torch.tensor(random_inputs(distribution, 1000, rng, 3.0), dtype=dtype)
+    action = torch.tensor(random_actions(distribution, inputs.numpy(), rng))
+    found = distribution.comparison(inputs, action)(inputs.clone())
+    assert (found.log_ratio == 0.0).all()
+    assert (found.log_renyi2 == 0.0).all()
+
+
+def test_gaussian_divergence_is_infinite_where_the_target_is_too_wide():
+    gaussian = DiagonalGaussian(1)
+    behaviour = torch.zeros(3, 2, dtype=torch.float64)
+    target = torch.zeros(3, 2, dtype=torch.float64)
+    target[:, 1] = torch.tensor([0.34, 0.5 * math.log(2.0) + 1e-9, 2.0])
+    target.requires_grad_()
+    found = gaussian.comparison(behaviour, torch.zeros(3, 1))(target)
+    assert torch.isfinite(found.log_renyi2).tolist() == [True, False, False]
+    (gradient,) = torch.autograd.grad(found.log_renyi2[0], target)
+    assert torch.isfinite(gradient).all()
+
+
+def test_extreme_logits_do_not_make_nan():
+    inputs = torch.tensor([[0.0, -2000.0], [2000.0, 0.0]])
+    action = torch.tensor([0, 0])
+    found = Categorical(2).comparison(inputs, action)(torch.tensor([[-2000.0, 0.0], [0.0, 0.0]]))
+    assert found.log_renyi2.tolist() == pytest.approx([2000.0, 2000.0 - 2 * math.log(2)])
+    assert not found.log_ratio.isnan().any()
+
+
+def test_actions_follow_the_distribution(kind):
+    distribution = KINDS[kind]
+    rng = np.random.default_rng(2)
+    inputs = np.repeat(random_inputs(distribution, 1, rng, 1.0), 50_000, axis=0).astype(np.float32)
+    action = random_actions(distribution, inputs, rng)
+    if kind == "diagonal_gaussian":
+        mean, log_std = np.split(inputs[0], 2)
+        assert action.mean(0) == pytest.approx(mean, abs=0.05)
+        assert action.std(0) == pytest.approx(np.exp(log_std), rel=0.03)
+        return
+    blocks = BOOK[kind]._blocks(inputs[0])
+    for block, chosen in zip(blocks, action.reshape(len(action), -1).T, strict=True):
+        shares = np.bincount(chosen, minlength=len(block)) / len(chosen)
+        assert shares == pytest.approx(by_the_book.softmax(block), abs=0.012)
+
+
+def test_noise_does_not_depend_on_the_blocks_it_is_drawn_in(kind):
+    distribution = KINDS[kind]
+    whole = distribution.draw_noise(np.random.default_rng(1), 50)
+    stream = np.random.default_rng(1)
+    parts = [distribution.draw_noise(stream, n) for n in (1, 7, 32, 10)]
+    assert np.array_equal(whole, np.concatenate(parts))
+
+
+def test_description_gives_the_distribution_back(kind):
+    description = KINDS[kind].describe()
+    assert from_description(description).describe() == description
+
+
+def test_unknown_description_names_the_choices():
+    with pytest.raises(ValueError, match="choose 'categorical', 'multi_categorical' or"):
+        from_description({"kind": "beta"})

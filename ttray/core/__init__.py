@@ -1,0 +1,1 @@
+"""The mathematics: strategies, quotas, batches, estimators, offline search. No Ray, no gymnasium."""

@@ -1,0 +1,275 @@
+"""Offline optimisation: gradient ascent on a full batch, its steps found by line search.
+
+Algorithm "TT-POIS" of the paper (its inner loop), as in POIS: direction g, natural unit α = 1/‖g‖² so that
+the predicted gain of step ε is ε, and a line search over ε. The objective is a callable on a parameter
+vector; nothing here knows what it computes. Non-finite numbers never reach the parameters returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+StopReason = Literal["max_iterations", "small_gradient", "small_gain", "nonfinite_gradient"]
+
+
+class Objective(Protocol):
+    """What is maximised."""
+
+    def value(self, parameters: Tensor) -> float:
+        """The objective; ±inf or NaN where it is not defined."""
+
+    def gradient(self, parameters: Tensor) -> Tensor:
+        """Its gradient, of the parameters' shape."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The outcome of one line search.
+
+    Attributes:
+        parameters: The accepted parameters; the start where nothing better was found.
+        size: The accepted ε; 0 for the start.
+        gain: Objective at `parameters` minus objective at the start; never negative.
+        num_evaluations: How often the objective was evaluated.
+        num_nonfinite: How many of these were not finite.
+    """
+
+    parameters: Tensor
+    size: float
+    gain: float
+    num_evaluations: int
+    num_nonfinite: int
+
+
+LineSearch = Callable[..., Step]
+
+
+@dataclass(frozen=True)
+class OfflineResult:
+    """What happened in an offline optimisation.
+
+    Attributes:
+        parameters: The best parameters found; the start if nothing was gained.
+        value_before: The objective at the start.
+        value_after: The objective at `parameters`.
+        step_sizes: The accepted ε of each iteration.
+        num_gradients: Gradients computed.
+        num_evaluations: Evaluations of the objective.
+        num_nonfinite_rejected: Objectives and gradients that were not finite.
+        stop_reason: Why it stopped.
+    """
+
+    parameters: Tensor
+    value_before: float
+    value_after: float
+    step_sizes: tuple[float, ...]
+    num_gradients: int
+    num_evaluations: int
+    num_nonfinite_rejected: int
+    stop_reason: StopReason
+
+    @property
+    def gain(self) -> float:
+        """How much the objective rose."""
+        return self.value_after - self.value_before
+
+
+class _Ray:
+    """The half-line from `start` along `direction`, counting what is evaluated on it."""
+
+    def __init__(self, objective: Objective, start: Tensor, direction: Tensor, start_value: float) -> None:
+        self._objective, self._start, self._direction = objective, start, direction
+        self._start_value = start_value
+        self.num_evaluations = self.num_nonfinite = 0
+
+    def gain(self, size: float) -> float:
+        """Objective at this step size minus at the start; −inf where it is not finite."""
+        self.num_evaluations += 1
+        value = self._objective.value(self._at(size))
+        if math.isfinite(value):
+            return value - self._start_value
+        self.num_nonfinite += 1
+        return -math.inf
+
+    def step(self, size: float, gain: float) -> Step:
+        """The outcome of accepting a step size, or the start unless something is gained."""
+        if not gain > 0.0:
+            size, gain = 0.0, 0.0
+        return Step(self._at(size), size, gain, self.num_evaluations, self.num_nonfinite)
+
+    def _at(self, size: float) -> Tensor:
+        return self._start + size * self._direction if size else self._start
+
+
+def parabolic_search(
+    objective: Objective,
+    start: Tensor,
+    direction: Tensor,
+    *,
+    start_value: float,
+    gain_tolerance: float,
+    max_evaluations: int,
+) -> Step:
+    """Fits a parabola through the start (slope 1) and the last candidate, and jumps to its top.
+
+    Args:
+        objective: What is maximised.
+        start: Parameters to start from.
+        direction: α·g, along which the slope in ε is 1.
+        start_value: The objective at the start.
+        gain_tolerance: Stop when a candidate is not better than the last by more than this.
+        max_evaluations: Stop after so many candidates.
+
+    Returns:
+        The last candidate that was better than the one before it.
+    """
+    ray = _Ray(objective, start, direction, start_value)
+    size, accepted_size, accepted_gain = 1.0, 0.0, -math.inf
+    while ray.num_evaluations < max_evaluations:
+        gain = ray.gain(size)
+        if gain == -math.inf:
+            if accepted_gain > -math.inf:
+                break
+            size /= 2.0  # no parabola through an infinite value: come closer until there is one
+            continue
+        if gain <= accepted_gain + gain_tolerance:
+            break
+        accepted_size, accepted_gain = size, gain
+        # Beyond three quarters of the predicted gain the parabola's top lies past 2ε: do not trust it.
+        size = 2.0 * size if gain > 0.75 * size else size**2 / (2.0 * (size - gain))
+    return ray.step(accepted_size, accepted_gain)
+
+
+def binary_search(
+    objective: Objective,
+    start: Tensor,
+    direction: Tensor,
+    *,
+    start_value: float,
+    gain_tolerance: float,
+    max_evaluations: int,
+) -> Step:
+    """Doubles the step while it gains, then bisects towards the first step that did not.
+
+    Arguments and result as in `parabolic_search`; stops when the bracket would change the step by less
+    than one part in 1,000, or a bisection gains less than the tolerance.
+    """
+    ray = _Ray(objective, start, direction, start_value)
+    size, accepted_size, accepted_gain = 1.0, 0.0, 0.0
+    too_far = math.inf
+    while ray.num_evaluations < max_evaluations and size - accepted_size > 1e-3 * size:
+        gain = ray.gain(size)
+        if gain > accepted_gain:
+            converged = math.isfinite(too_far) and gain <= accepted_gain + gain_tolerance
+            accepted_size, accepted_gain = size, gain
+            if converged:
+                break
+        else:
+            too_far = size
+        size = 2.0 * size if math.isinf(too_far) else 0.5 * (accepted_size + too_far)
+    return ray.step(accepted_size, accepted_gain)
+
+
+LINE_SEARCHES: dict[str, LineSearch] = {"parabola": parabolic_search, "binary": binary_search}
+
+
+def maximise(
+    objective: Objective,
+    start: Tensor,
+    *,
+    num_iterations: int = 10,
+    line_search: str = "parabola",
+    gradient_tolerance: float = 1e-4,
+    gain_tolerance: float = 1e-4,
+    max_line_search_evaluations: int = 30,
+) -> OfflineResult:
+    """Climbs the objective from `start` and tells what happened.
+
+    Args:
+        objective: What is maximised; finite at the start.
+        start: `[parameters]`.
+        num_iterations: Gradient steps at most.
+        line_search: A name in `LINE_SEARCHES`.
+        gradient_tolerance: Stop when ‖g‖ is smaller.
+        gain_tolerance: Stop when a line search gains less (its gain is kept).
+        max_line_search_evaluations: Of the objective, per line search.
+
+    Returns:
+        The best parameters and the story of the search.
+    """
+    search = _checked_search(
+        line_search, num_iterations, gradient_tolerance, gain_tolerance, max_line_search_evaluations
+    )
+    parameters = start
+    value_before = value = objective.value(start)
+    num_evaluations, num_gradients, num_nonfinite = 1, 0, 0
+    step_sizes: list[float] = []
+    stop_reason: StopReason = "max_iterations"
+    if not math.isfinite(value_before):
+        raise ValueError(
+            f"the objective is {value_before} at the start, where it must be finite; check the "
+            "policy's parameters and the rewards of the batch for NaN and infinity"
+        )
+    for _ in range(num_iterations):
+        gradient = objective.gradient(parameters)
+        num_gradients += 1
+        squared_norm = float(gradient.double().square().sum())
+        if not math.isfinite(squared_norm):
+            num_nonfinite += 1
+            stop_reason = "nonfinite_gradient"
+            break
+        if math.sqrt(squared_norm) < gradient_tolerance:
+            stop_reason = "small_gradient"
+            break
+        step = search(
+            objective,
+            parameters,
+            gradient / squared_norm,
+            start_value=value,
+            gain_tolerance=gain_tolerance,
+            max_evaluations=max_line_search_evaluations,
+        )
+        num_evaluations += step.num_evaluations
+        num_nonfinite += step.num_nonfinite
+        step_sizes.append(step.size)
+        parameters, value = step.parameters, value + step.gain
+        if step.gain < gain_tolerance:
+            stop_reason = "small_gain"
+            break
+    return OfflineResult(
+        parameters=parameters.clone() if parameters is start else parameters,
+        value_before=value_before,
+        value_after=value,
+        step_sizes=tuple(step_sizes),
+        num_gradients=num_gradients,
+        num_evaluations=num_evaluations,
+        num_nonfinite_rejected=num_nonfinite,
+        stop_reason=stop_reason,
+    )
+
+
+def _checked_search(
+    name: str,
+    num_iterations: int,
+    gradient_tolerance: float,
+    gain_tolerance: float,
+    max_evaluations: int,
+) -> LineSearch:
+    if name not in LINE_SEARCHES:
+        raise ValueError(f"unknown line_search {name!r}; choose one of {sorted(LINE_SEARCHES)}")
+    if num_iterations < 1:
+        raise ValueError(f"num_iterations must be at least 1, found {num_iterations}")
+    if max_evaluations < 1:
+        raise ValueError(f"max_line_search_evaluations must be at least 1, found {max_evaluations}")
+    for label, tolerance in (
+        ("gradient_tolerance", gradient_tolerance),
+        ("gain_tolerance", gain_tolerance),
+    ):
+        if not (tolerance >= 0.0 and math.isfinite(tolerance)):
+            raise ValueError(f"{label} must be finite and not negative, found {tolerance}")
+    return LINE_SEARCHES[name]
