@@ -1,0 +1,166 @@
+"""The hyper-parameters of the paper's tables as typed values, one per environment and budget.
+
+Appendix "Hyper-parameters" of the paper. A preset says what to run; it does not run it, and it
+holds every discount factor of the paper because the other values are the same for all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One column of the paper's tables.
+
+    Attributes:
+        name: Name of the preset; the smaller budget of an environment is part of it.
+        environment: Gymnasium id.
+        horizon: Longest trajectory T.
+        budget: Environment steps per iteration, Λ.
+        gammas: Discount factors with which the paper ran it.
+        hidden_sizes: Widths of the policy network's hidden layers.
+        delta: Confidence δ of the bound.
+        num_offline_iterations: Offline iterations per batch.
+        importance_weight_clip: Largest importance weight; None where not applied.
+        min_max_reward: Smallest value for the largest absolute reward; None where not applied.
+        activation: Activation of the hidden layers.
+    """
+
+    name: str
+    environment: str
+    horizon: int
+    budget: int
+    gammas: tuple[float, ...]
+    hidden_sizes: tuple[int, ...]
+    delta: float
+    num_offline_iterations: int
+    importance_weight_clip: float | None = None
+    min_max_reward: float | None = None
+    activation: str = "tanh"
+
+
+_ALL = (
+    Preset(
+        name="corridor-sparse",
+        environment="ttray/CorridorSparse-v0",
+        horizon=100,
+        budget=2500,
+        gammas=(0.999, 0.995, 0.99),
+        hidden_sizes=(64, 32),
+        delta=0.9,
+        num_offline_iterations=10,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="corridor-sparse-1300",
+        environment="ttray/CorridorSparse-v0",
+        horizon=100,
+        budget=1300,
+        gammas=(0.999, 0.995, 0.99),
+        hidden_sizes=(64, 32),
+        delta=0.9,
+        num_offline_iterations=10,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="corridor-dense",
+        environment="ttray/CorridorDense-v0",
+        horizon=1000,
+        budget=25000,
+        gammas=(0.999, 0.995, 0.99),
+        hidden_sizes=(64, 32),
+        delta=0.7,
+        num_offline_iterations=10,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="corridor-dense-15000",
+        environment="ttray/CorridorDense-v0",
+        horizon=1000,
+        budget=15000,
+        gammas=(0.999, 0.995, 0.99),
+        hidden_sizes=(64, 32),
+        delta=0.7,
+        num_offline_iterations=10,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="dam",
+        environment="ttray/Dam-v0",
+        horizon=360,
+        budget=8640,
+        gammas=(0.999, 0.995, 0.95),
+        hidden_sizes=(64, 32),
+        delta=0.7,
+        num_offline_iterations=10,
+    ),
+    Preset(
+        name="dam-4320",
+        environment="ttray/Dam-v0",
+        horizon=360,
+        budget=4320,
+        gammas=(0.999, 0.995, 0.95),
+        hidden_sizes=(64, 32),
+        delta=0.6,
+        num_offline_iterations=10,
+    ),
+    Preset(
+        name="supply-chain",
+        environment="ttray/SupplyChain-v0",
+        horizon=30,
+        budget=3900,
+        gammas=(0.999, 0.97, 0.95),
+        hidden_sizes=(100, 50, 25),
+        delta=0.005,
+        num_offline_iterations=20,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="supply-chain-2400",
+        environment="ttray/SupplyChain-v0",
+        horizon=30,
+        budget=2400,
+        gammas=(0.999, 0.97, 0.95),
+        hidden_sizes=(100, 50, 25),
+        delta=0.005,
+        num_offline_iterations=20,
+        importance_weight_clip=100.0,
+    ),
+    Preset(
+        name="reacher",
+        environment="ttray/Reacher-v0",
+        horizon=200,
+        budget=8000,
+        gammas=(0.999, 0.995, 0.95),
+        hidden_sizes=(100, 50, 25),
+        delta=0.8,
+        num_offline_iterations=20,
+        min_max_reward=5.0,
+    ),
+    Preset(
+        name="reacher-4000",
+        environment="ttray/Reacher-v0",
+        horizon=200,
+        budget=4000,
+        gammas=(0.999, 0.995, 0.95),
+        hidden_sizes=(100, 50, 25),
+        delta=0.8,
+        num_offline_iterations=20,
+        min_max_reward=5.0,
+    ),
+)
+
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
+
+
+def preset(name: str) -> Preset:
+    """Return the preset of this name.
+
+    Args:
+        name: A key of `PRESETS`.
+    """
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ValueError(f"no preset {name!r}; choose one of {', '.join(PRESETS)}") from None
