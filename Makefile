@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test lint types format bench clean
+.PHONY: help train test lint types format bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -16,6 +16,9 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+train: $(READY) ## Train TT-POIS on the dam (two minutes); writes to runs/
+	$(BIN)/python jobs/train.py $(ARGS)
 
 test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest

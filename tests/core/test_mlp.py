@@ -11,6 +11,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core.mlp import MLP, initial_mlp
 from ttray.service.policies import TorchPolicy
@@ -91,7 +92,11 @@ def test_the_number_of_threads_changes_no_bit():
     def run(threads):
         environ = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
         found = subprocess.run(
-            [sys.executable, "-c", _THREADS_PROGRAM], env=environ, check=True, capture_output=True, timeout=120
+            [sys.executable, "-c", _THREADS_PROGRAM],
+            env=environ,
+            check=True,
+            capture_output=True,
+            timeout=120,
         )
         return found.stdout.split()[-1]
 
@@ -123,13 +128,14 @@ def test_equal_seeds_give_equal_networks_and_other_seeds_others():
 def torch_policy(action_space, sizes):
     obs_size, hidden_sizes, _ = sizes
     torch.manual_seed(6)
-    module = DefaultPPOTorchRLModule(
+    spec = RLModuleSpec(
+        module_class=DefaultPPOTorchRLModule,
         observation_space=Box(-np.inf, np.inf, (obs_size,), np.float32),
         action_space=action_space,
         model_config=DefaultModelConfig(fcnet_hiddens=list(hidden_sizes), fcnet_activation="tanh"),
         inference_only=True,
     )
-    return TorchPolicy(module)
+    return TorchPolicy(spec.build())
 
 
 @pytest.mark.parametrize("action_space", [Discrete(5), Box(-1, 1, (3,))], ids=["discrete", "box"])

@@ -1,0 +1,271 @@
+"""The algorithm on a real local Ray: the same bits whatever happens, checkpoints, evaluation, registry."""
+
+import os
+import signal
+import threading
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import ray
+import torch
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.registry import get_trainable_cls
+
+import ttray
+from tests.rllib.modules import OwnModule
+from tests.rllib.small import small_config, trained, weights_of
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return trained(small_config())
+
+
+def runner_weights(algorithm):
+    """The weights inside each runner's own RLModule."""
+    states = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.get_state(components="rl_module")["rl_module"]
+    )
+    return [np.concatenate([np.asarray(v).reshape(-1) for v in state.values()]) for state in states]
+
+
+def assert_runners_agree(algorithm):
+    expected = weights_of(algorithm)
+    for found in runner_weights(algorithm):
+        assert np.array_equal(found, expected)
+
+
+def test_same_seed_gives_identical_weights(undisturbed):
+    weights, digest = trained(small_config())
+    assert np.array_equal(weights, undisturbed[0])
+    assert digest == undisturbed[1]
+
+
+def test_another_seed_gives_other_weights(undisturbed):
+    weights, digest = trained(small_config(seed=1))
+    assert not np.array_equal(weights, undisturbed[0])
+    assert digest != undisturbed[1]
+
+
+@pytest.mark.parametrize("num_env_runners", [1, 2])
+def test_number_of_env_runners_changes_no_bit(num_env_runners, undisturbed):
+    weights, digest = trained(small_config(num_env_runners=num_env_runners, quotas_per_env_runner=3))
+    assert np.array_equal(weights, undisturbed[0])
+    assert digest == undisturbed[1]
+
+
+def test_number_of_slots_and_a_remote_learner_change_no_bit(undisturbed):
+    config = small_config(num_envs_per_env_runner=3).learners(num_learners=1)
+    weights, digest = trained(config)
+    assert np.array_equal(weights, undisturbed[0])
+    assert digest == undisturbed[1]
+
+
+def test_a_killed_runner_changes_no_bit(undisturbed):
+    algorithm = small_config(num_env_runners=2, quotas_per_env_runner=3).build_algo()
+    try:
+        algorithm.train()
+        pids = algorithm.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+        killer = threading.Timer(0.0, os.kill, (pids[0], signal.SIGKILL))
+        killer.start()
+        for _ in range(2):
+            algorithm.train()
+        assert np.array_equal(weights_of(algorithm), undisturbed[0])
+        assert ttray.digest(algorithm.last_batch) == undisturbed[1]
+    finally:
+        algorithm.stop()
+
+
+def test_result_has_the_published_metrics():
+    algorithm = small_config().build_algo()
+    try:
+        first, second = algorithm.train(), algorithm.train()
+    finally:
+        algorithm.stop()
+    sampled, learned = second["env_runners"], second["learners"]["default_policy"]
+    assert {
+        "discounted_return", "episode_return_mean", "num_env_steps_sampled", "num_env_steps_sampled_lifetime",
+        "num_trajectories", "num_trajectories_recollected", "num_quotas_redispatched", "num_env_steps_saved",
+        "slot_utilization", "sample_time_s",
+    } <= set(sampled)  # fmt: skip
+    assert sampled["num_env_steps_sampled"] == 240
+    assert sampled["num_env_steps_sampled_lifetime"] == 480
+    assert 0.0 < sampled["slot_utilization"] <= 1.0
+    assert isinstance(learned["stop_reason"], str)
+    assert isinstance(learned["step_sizes"], list)
+    assert learned["bound_after"] >= learned["bound_before"]
+    assert first["env_runners"]["discounted_return"] != sampled["discounted_return"]
+    assert {"collect", "improve", "publish"} <= set(second["timers"])
+
+
+def test_discounted_return_is_the_estimate_of_the_last_batch():
+    algorithm = small_config().build_algo()
+    try:
+        result = algorithm.train()
+        table = algorithm.last_batch
+    finally:
+        algorithm.stop()
+    n = ttray.dcs.truncated(40, 240, 0.9).samples_per_step
+    t, reward = np.asarray(table["t"]), np.asarray(table["reward"])
+    assert result["env_runners"]["discounted_return"] == pytest.approx((0.9**t * reward / n[t]).sum())
+    assert result["env_runners"]["episode_return_mean"] == pytest.approx((reward / n[t]).sum())
+
+
+def test_checkpoint_continues_with_the_same_bits(tmp_path, monkeypatch, undisturbed):
+    monkeypatch.chdir(tmp_path)
+    algorithm = small_config().build_algo()
+    algorithm.train()
+    algorithm.save_to_path("checkpoint")  # relative on purpose
+    algorithm.stop()
+    restored = ttray.TTPOIS.from_checkpoint("checkpoint")
+    try:
+        assert restored.training_iteration == 1
+        restored.train()
+        restored.train()
+        assert np.array_equal(weights_of(restored), undisturbed[0])
+        assert ttray.digest(restored.last_batch) == undisturbed[1]
+    finally:
+        restored.stop()
+
+
+def test_a_run_without_a_seed_continues_as_the_same_run(tmp_path):
+    algorithm = small_config(seed=None).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "checkpoint")
+    algorithm.train()
+    expected = weights_of(algorithm)
+    algorithm.stop()
+    restored = ttray.TTPOIS.from_checkpoint(tmp_path / "checkpoint")
+    restored.train()
+    assert np.array_equal(weights_of(restored), expected)
+    restored.stop()
+
+
+def test_restoring_never_leaves_a_runner_with_other_weights(tmp_path):
+    algorithm = small_config(num_env_runners=2).build_algo()
+    try:
+        assert_runners_agree(algorithm)
+        algorithm.train()
+        algorithm.save_to_path(tmp_path / "older")
+        older = weights_of(algorithm)
+        for _ in range(10):
+            algorithm.train()
+            assert_runners_agree(algorithm)
+            algorithm.restore_from_path(tmp_path / "older")
+            assert np.array_equal(weights_of(algorithm), older)
+            assert_runners_agree(algorithm)
+    finally:
+        algorithm.stop()
+    for _ in range(2):
+        fresh = small_config(num_env_runners=2, seed=5).build_algo()
+        try:
+            fresh.restore_from_path(tmp_path / "older")
+            assert np.array_equal(weights_of(fresh), older)
+            assert_runners_agree(fresh)
+        finally:
+            fresh.stop()
+
+
+def test_evaluation_is_of_exactly_so_many_trajectories_with_an_interval():
+    config = small_config().evaluation(evaluation_interval=1, evaluation_duration=30)
+    algorithm = config.build_algo()
+    try:
+        inside = algorithm.train()["evaluation"]["env_runners"]
+        alone = algorithm.evaluate()["env_runners"]
+        again = algorithm.evaluate()["env_runners"]
+    finally:
+        algorithm.stop()
+    for result in (inside, alone):
+        assert result["num_trajectories"] == 30
+        assert result["num_env_steps_sampled"] == 30 * 40
+        assert (
+            result["discounted_return_low"] < result["discounted_return"] < result["discounted_return_high"]
+        )
+    assert alone["discounted_return"] == again["discounted_return"]
+
+
+def test_evaluation_changes_no_training_bit(undisturbed):
+    weights, _ = trained(small_config().evaluation(evaluation_interval=1, evaluation_duration=5))
+    assert np.array_equal(weights, undisturbed[0])
+
+
+class CountingCallback(RLlibCallback):
+    calls: ClassVar[list[str]] = []
+
+    def on_train_result(self, **kwargs):
+        self.calls.append("train")
+
+    def on_evaluate_end(self, *, evaluation_metrics, **kwargs):
+        self.calls.append(f"evaluate {evaluation_metrics['env_runners']['num_trajectories']}")
+
+
+def test_callbacks_are_called():
+    CountingCallback.calls.clear()
+    config = small_config().callbacks(CountingCallback)
+    trained(config.evaluation(evaluation_interval=2, evaluation_duration=4), iterations=2)
+    assert CountingCallback.calls == ["train", "evaluate 4", "train"]
+
+
+def test_both_algorithms_are_known_by_name():
+    assert get_trainable_cls("TTPOIS") is ttray.TTPOIS
+    assert get_trainable_cls("POIS") is ttray.POIS
+
+
+@pytest.mark.parametrize("environment", ["ttray/SupplyChain-v0", "ttray/Reacher-v0", "CartPole-v1"])
+def test_the_other_action_spaces_train(environment):
+    algorithm = small_config(environment=environment, horizon=20, budget=120, seed=3).build_algo()
+    try:
+        before = weights_of(algorithm)
+        result = algorithm.train()
+        assert np.isfinite(weights_of(algorithm)).all()
+        assert result["learners"]["default_policy"]["gain"] > 0
+        assert not np.array_equal(before, weights_of(algorithm))
+    finally:
+        algorithm.stop()
+
+
+def test_a_users_own_module_trains_the_same_with_any_number_of_runners():
+    spec = RLModuleSpec(module_class=OwnModule)
+    results = [
+        trained(small_config(num_env_runners=n).rl_module(rl_module_spec=spec), iterations=2) for n in (0, 2)
+    ]
+    assert np.array_equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+
+
+def test_module_on_the_driver_follows_the_learner():
+    algorithm = small_config().build_algo()
+    try:
+        algorithm.train()
+        state = algorithm.get_module().state_dict()
+        flat = np.concatenate([value.numpy().reshape(-1) for value in state.values()])
+        assert np.array_equal(flat, weights_of(algorithm))
+    finally:
+        algorithm.stop()
+
+
+def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
+    algorithm = small_config().build_algo()
+    try:
+        algorithm.train()
+        algorithm.save_to_path(tmp_path / "checkpoint")
+        strategy = ttray.dcs.truncated(40, 240, 0.9)
+        tables = [
+            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_envs=8, seed=0, iteration=1)
+            for policy in (algorithm.get_module(), tmp_path / "checkpoint")
+        ]
+        algorithm.train()
+    finally:
+        algorithm.stop()
+    assert ttray.digest(tables[0]) == ttray.digest(tables[1]) == ttray.digest(algorithm.last_batch)
+
+
+def test_table_survives_the_object_store_without_a_copy():
+    table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_envs=8)
+    fetched = ray.get(ray.put(table))
+    assert ttray.digest(fetched) == ttray.digest(table)
+    assert torch.is_tensor(ttray.core.batch.as_tensors(fetched).obs)

@@ -1,0 +1,209 @@
+"""Exactly the plan, whatever dies: real faults on a real local Ray."""
+
+import os
+import signal
+import time
+
+import pytest
+import ray
+
+from tests.rollout.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
+from tests.service.conftest import checked_digest
+from ttray.service.collect import start_actors
+from ttray.service.dispatcher import (
+    CollectionError,
+    Dispatcher,
+    DispatchSettings,
+    LocalDispatcher,
+)
+from ttray.service.worker import RolloutWorker
+from ttray.slots import EnvironmentMaker
+
+BAD = 4  # a trajectory of 130 steps
+# What the environment does inside step 70 of it, and what the error says.
+ERRORS = {
+    "raise": "ZeroDivisionError: the physics exploded",
+    "nan_reward": "the reward is not finite: nan",
+    "nan_obs": "the observation is not finite: [",
+    "shape": "the observation has shape (1,), its space says (3,)",
+    "truncate": "truncated its episode before the planned length 130",
+}
+
+
+@pytest.mark.parametrize("fault", [*ERRORS, "kill", "hang"])
+def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path, fault):
+    work = service.work()
+    expected = service.undisturbed(work)
+    service.pids()
+    marker = tmp_path / "happened"
+    service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70, marker=str(marker))
+    # Long enough for every quota of a busy machine, except where the fault is to be too slow.
+    dispatcher = service.dispatcher(quota_timeout_s=4.0 if fault == "hang" else 120.0)
+    table, stats = dispatcher.collect(work)
+    assert marker.exists()
+    assert checked_digest(table, work) == expected
+    assert stats.num_quotas_redispatched == 1
+    assert stats.num_trajectories_recollected == service.quota_of(work, BAD).num_trajectories
+    assert stats.num_trajectories == 22
+    assert stats.num_quotas == 8
+    assert stats.num_slot_steps == stats.num_steps == work.info.strategy.budget
+
+
+@pytest.mark.parametrize(("fault", "what"), ERRORS.items())
+def test_a_fault_that_always_happens_is_one_clear_error_within_seconds(service, fault, what):
+    work = service.work()
+    expected = service.undisturbed(work)
+    service.pids()
+    service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70)
+    dispatcher = service.dispatcher()
+    started = time.monotonic()
+    with pytest.raises(CollectionError) as caught:
+        dispatcher.collect(work)
+    assert time.monotonic() - started < 10.0
+    message = str(caught.value)
+    quota = service.quota_of(work, BAD)
+    assert f"trajectories {quota.start} to {quota.stop - 1} could not be collected in 3 attempts" in message
+    assert f"ProbeEnv: trajectory {BAD} failed at step {71 if fault == 'nan_obs' else 70} " in message
+    assert f"seed={env_seed(BAD)}" in message
+    assert what in message
+    if fault in ("raise", "shape"):
+        assert "Traceback (most recent call last)" in message
+    service.fail()
+    table, stats = dispatcher.collect(work)  # the same dispatcher goes on
+    assert checked_digest(table, work) == expected
+    assert stats.num_quotas_redispatched == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "patience_s", "what"),
+    [
+        ("kill", 120.0, "worker [0-3] died: "),
+        ("hang", 3.0, "worker [0-3] did not answer for 3.0 s .quota_timeout_s."),
+    ],
+)
+def test_a_quota_that_takes_every_worker_down_is_given_up(service, fault, patience_s, what):
+    work = service.work()
+    expected = service.undisturbed(work)
+    service.pids()
+    service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70)
+    dispatcher = service.dispatcher(max_attempts=1, quota_timeout_s=patience_s)
+    with pytest.raises(CollectionError, match=rf"could not be collected in 2 attempts(?s:.*){what}"):
+        dispatcher.collect(work)
+    service.fail()
+    table, _ = dispatcher.collect(work)
+    assert checked_digest(table, work) == expected
+
+
+def test_all_actors_killed_at_once_come_back_and_finish(service):
+    work = service.work()
+    expected = service.undisturbed(work)
+    pids = service.pids()
+    service.fail(delay_s=0.01)
+
+    def kill_all(progress):
+        while pids and progress.num_trajectories > 0:
+            os.kill(pids.pop(), signal.SIGKILL)
+
+    # Four processes that start at once need a minute where the cores are shared with others.
+    table, stats = service.dispatcher(worker_wait_s=180.0).collect(work, kill_all)
+    assert not pids
+    assert checked_digest(table, work) == expected
+    assert 1 <= stats.num_quotas_redispatched <= 4
+    assert stats.num_trajectories_recollected >= stats.num_quotas_redispatched
+    assert len(set(service.pids())) == 4
+
+
+def test_an_interrupted_collection_leaves_a_dispatcher_that_works(service):
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(progress):
+        if progress.num_trajectories:
+            raise Interrupt
+
+    work = service.work()
+    dispatcher = service.dispatcher()
+    service.fail(delay_s=0.002)
+    with pytest.raises(Interrupt):
+        dispatcher.collect(work, interrupt)
+    table, stats = dispatcher.collect(work)
+    assert checked_digest(table, work) == service.undisturbed(work)
+    assert stats.num_quotas_redispatched == 0
+
+
+def test_without_a_worker_that_starts_there_is_a_clear_error_after_the_wait(service):
+    class Unplaceable:
+        def ping(self):
+            return 0
+
+    actor = ray.remote(num_cpus=1000, max_restarts=-1)(Unplaceable).remote()
+    dispatcher = Dispatcher({0: actor}, DispatchSettings(worker_wait_s=1.5))
+    started = time.monotonic()
+    with pytest.raises(
+        CollectionError, match=r"none of the 1 rollout workers has been alive for 2 s.*8 CPUs"
+    ):
+        dispatcher.collect(service.work())
+    assert 1.5 <= time.monotonic() - started < 5.0
+    ray.kill(actor)
+
+
+def test_workers_that_are_gone_for_good_are_an_error_at_once(service):
+    actors = start_actors(probe(), 1)
+    ray.get(actors[0].ping.remote())
+    dispatcher = Dispatcher(actors, DispatchSettings(worker_wait_s=60.0))
+    dispatcher.collect(service.work())
+    ray.kill(actors[0])
+    started = time.monotonic()
+    with pytest.raises(CollectionError, match="all 1 rollout workers are gone for good"):
+        dispatcher.collect(service.work())
+    assert time.monotonic() - started < 10.0
+
+
+def local(maker, **settings):
+    return LocalDispatcher(RolloutWorker(maker), DispatchSettings(**settings))
+
+
+@pytest.mark.parametrize("fault", ERRORS)
+def test_in_one_process_faults_are_retried_and_given_up_alike(service, tmp_path, fault):
+    work = service.work()
+    expected = service.undisturbed(work)
+    once = {"fault": fault, "bad_seed": env_seed(BAD), "bad_step": 70, "marker": str(tmp_path / "happened")}
+    table, stats = local(probe(**once)).collect(work)
+    assert checked_digest(table, work) == expected
+    assert stats.num_quotas_redispatched == 1
+    with pytest.raises(CollectionError) as caught:
+        local(probe(**{**once, "marker": None}), max_attempts=2).collect(work)
+    assert "in 2 attempts" in str(caught.value)
+    assert f"ProbeEnv: trajectory {BAD} failed at step" in str(caught.value)
+    assert ERRORS[fault] in str(caught.value)
+
+
+def test_an_environment_that_cannot_be_made_is_a_clear_error(service):
+    def broken():
+        raise OSError("no licence for the simulator")
+
+    with pytest.raises(CollectionError, match=r"in 3 attempts(?s:.*)Traceback(?s:.*)no licence for the sim"):
+        local(EnvironmentMaker.of(broken)).collect(service.work())
+
+
+def test_settings_out_of_range_are_refused():
+    for wrong in (
+        {"quotas_per_actor": 0},
+        {"quota_timeout_s": 0.0},
+        {"max_attempts": 0},
+        {"worker_wait_s": 0},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            DispatchSettings(**wrong)
+    with pytest.raises(ValueError, match="at least one worker"):
+        Dispatcher({}, DispatchSettings())
+
+
+def test_the_probe_collects_what_a_policy_with_its_own_numbers_makes():
+    # Guards the tests above: an environment that ignored its actions would hide a wrong retry.
+    first, second = (probe(action=kind).make_single() for kind in ("discrete", "discrete"))
+    first.reset(seed=1), second.reset(seed=1)
+    assert isinstance(first, ProbeEnv)
+    assert first.step(0)[1] != second.step(1)[1]
+    assert policy_for(probe()).num_outputs == 3
+    assert mixed_strategy().num_trajectories == 22

@@ -1,0 +1,91 @@
+"""The same bits for any number of actors, any split, and with an actor killed in the middle."""
+
+import os
+import signal
+
+import pytest
+import ray
+
+import ttray
+from tests.rollout.environments import strategy_of
+from tests.service.conftest import ENVIRONMENTS, checked_digest
+
+ITERATIONS = range(3)
+
+
+def plan(name):
+    # CartPole's lengths reach beyond the fall.
+    horizon = 120 if name == "CartPole-v1" else 50
+    return ttray.dcs.truncated(horizon=horizon, budget=30 * horizon, gamma=0.95)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_actors_quotas_and_deaths_change_no_bit(service, name):
+    works = [service.work(name, strategy=plan(name), iteration=iteration) for iteration in ITERATIONS]
+    expected = [service.undisturbed(work) for work in works]
+    assert len(set(expected)) == len(works)  # iterations differ, or equality would prove nothing
+    print(f"\n{name}: {expected[0]}")
+    service.pids()
+    for num_actors, per_actor in [(1, 1), (1, 5), (2, None), (2, 3), (4, 1), (4, 4)]:
+        dispatcher = service.dispatcher(num_actors, quotas_per_actor=per_actor)
+        for work, digest in zip(works, expected, strict=True):
+            table, stats = dispatcher.collect(work)
+            assert checked_digest(table, work) == digest
+            assert stats.num_quotas_redispatched == 0
+
+    victim = service.pids(2)[0]
+    dispatcher = service.dispatcher(2, quotas_per_actor=4)
+    found = [checked_digest(dispatcher.collect(works[0])[0], works[0])]
+    # Stopped, the victim keeps its quota; it dies when the others have delivered theirs.
+    os.kill(victim, signal.SIGSTOP)
+
+    def kill(progress):
+        if victims and progress.num_trajectories > 0:
+            os.kill(victims.pop(), signal.SIGKILL)
+
+    victims = [victim]
+    table, stats = dispatcher.collect(works[1], kill)
+    assert not victims
+    assert stats.num_quotas_redispatched == 1
+    found.append(checked_digest(table, works[1]))
+    found.append(checked_digest(dispatcher.collect(works[2])[0], works[2]))
+    assert found == expected
+
+
+def test_collect_gives_the_same_table_in_this_process_and_on_actors(service):
+    strategy = strategy_of(3, 0, 0, 5, 0, 0, 0, 2)
+    tables = [
+        ttray.collect(
+            "ttray/Dam-v0", strategy=strategy, num_actors=actors, num_envs=envs, seed=5, iteration=2
+        )
+        for actors, envs in [(0, 64), (0, 3), (2, 64)]
+    ]
+    assert len({ttray.digest(table) for table in tables}) == 1
+    assert tables[0].schema.equals(tables[2].schema, check_metadata=True)
+    others = [
+        ttray.collect("ttray/Dam-v0", strategy=strategy, seed=6, iteration=2),
+        ttray.collect("ttray/Dam-v0", strategy=strategy, seed=5, iteration=1),
+    ]
+    assert len({ttray.digest(table) for table in [tables[0], *others]}) == 3
+
+
+def test_two_hundred_iterations_leave_nothing_behind(service):
+    strategy = ttray.dcs.truncated(horizon=36, budget=720, gamma=0.95)
+    work = service.work("ttray/Dam-v0", strategy=strategy)
+    dispatcher = service.dispatcher(2)
+
+    def memory():
+        actors = ray.get([service.actors[number].rss.remote() for number in range(2)])
+        available = ray.available_resources().get("object_store_memory", 0.0)
+        return actors, ray.cluster_resources()["object_store_memory"] - available
+
+    for _ in range(40):
+        dispatcher.collect(work)
+    actors_before, store_before = memory()
+    for _ in range(200):
+        dispatcher.collect(work)
+    actors_after, store_after = memory()
+    growth = [(after - before) / 2**20 for before, after in zip(actors_before, actors_after, strict=True)]
+    print(f"\nMiB per 200 iterations: actors {growth}, object store {(store_after - store_before) / 2**20}")
+    assert max(growth) < 3.0  # one batch kept per iteration would be more than 10
+    assert store_after - store_before < 2**20

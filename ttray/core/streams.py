@@ -1,0 +1,162 @@
+"""Random streams of trajectories: two per trajectory, derived from (run seed, iteration, trajectory id).
+
+The streams are those of `np.random.SeedSequence(seed, spawn_key=(iteration, trajectory))`: NumPy documents
+that hash and promises never to change it. Here it is computed for all trajectories of a quota at once, in
+uint32 arithmetic, since one object per trajectory costs as much as several environment steps. What the
+streams are used for is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["TrajectoryStreams", "spawned_words", "trajectory_streams"]
+
+# NumPy's constants (numpy/random/bit_generator.pyx, after M. E. O'Neill's `seed_seq_fe`).
+_POOL_SIZE = 4
+_INIT_A, _MULTIPLIER_A = 0x43B0D7E5, 0x931E8875
+_INIT_B, _MULTIPLIER_B = 0x8B51F9DD, 0x58F38DED
+_MIX_LEFT, _MIX_RIGHT = 0xCA01F9DD, 0x4973F715
+_SHIFT = 16
+_MASK = 0xFFFFFFFF
+
+_NUM_WORDS = 5  # one for the environment's seed, four for the generator of the noise
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectoryStreams:
+    """The two streams of each of some trajectories.
+
+    Attributes:
+        env_seeds: Seeds of the environments. Of 32 bits, because some environments hand the seed to
+            generators that take no more.
+        noise_words: `[trajectories][4]`, from which the generators of the action noise start.
+    """
+
+    env_seeds: list[int]
+    noise_words: list[list[int]]
+
+    @classmethod
+    def of(cls, seed: int, iteration: int, trajectories: ArrayLike) -> TrajectoryStreams:
+        """Derives the streams of the trajectories with these ids."""
+        words = spawned_words(seed, iteration, trajectories, _NUM_WORDS)
+        return cls((words[:, 0] >> np.uint64(32)).tolist(), words[:, 1:].tolist())
+
+    def noise_state(self, position: int) -> dict[str, Any]:
+        """Returns the state of the PCG64 generator of the action noise of one trajectory."""
+        high, low, inc_high, inc_low = self.noise_words[position]
+        return {
+            "bit_generator": "PCG64",
+            # An increment is odd, or the generator would have a short period.
+            "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low | 1},
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+
+def trajectory_streams(seed: int, iteration: int, trajectory: int) -> tuple[int, dict[str, Any]]:
+    """Derives the two streams of one trajectory.
+
+    Returns:
+        The seed of its environment, and the state of the PCG64 generator of its action noise.
+    """
+    streams = TrajectoryStreams.of(seed, iteration, [trajectory])
+    return streams.env_seeds[0], streams.noise_state(0)
+
+
+def spawned_words(seed: int, iteration: int, trajectories: ArrayLike, num_words: int) -> NDArray[np.uint64]:
+    """Computes many `SeedSequence(seed, spawn_key=(iteration, trajectory)).generate_state` at once.
+
+    Args:
+        seed: Of the run, at least 0, of any size.
+        iteration: At least 0, of any size.
+        trajectories: Ids, `[trajectories]`, from 0 to 2**64 - 1.
+        num_words: How many 64-bit words to generate for each.
+
+    Returns:
+        `[trajectories, num_words]` uint64.
+    """
+    if seed < 0 or iteration < 0:
+        raise ValueError(f"seed and iteration must be at least 0, found {seed} and {iteration}")
+    ids = np.asarray(trajectories)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and ids.min() < 0):
+        raise ValueError(f"trajectories must be a row of integers of at least 0, found {trajectories!r}")
+    ids = ids.astype(np.uint64)
+    constants = _constants(_INIT_A, _MULTIPLIER_A)
+    pool = np.array(_mixed_pool(seed, iteration, constants), np.uint32)[:, None]
+    pool = _absorbed(pool, (ids & np.uint64(_MASK)).astype(np.uint32), constants)
+    high = (ids >> np.uint64(32)).astype(np.uint32)
+    if high.any():  # an id of two words is hashed word by word, one of a single word is not padded
+        pool = np.where(high > 0, _absorbed(pool, high, constants), pool)
+    return _generated(pool, num_words)
+
+
+def _words(value: int) -> list[int]:
+    """Splits an integer into 32-bit words, the lowest first; zero has one."""
+    words = [value & _MASK]
+    while value := value >> 32:
+        words.append(value & _MASK)
+    return words
+
+
+def _constants(initial: int, multiplier: int) -> Iterator[tuple[int, int]]:
+    """Gives what each call of the hash xors and multiplies by; the sequence depends on no data."""
+    before = initial
+    while True:
+        after = before * multiplier & _MASK
+        yield before, after
+        before = after
+
+
+def _mixed_pool(seed: int, iteration: int, constants: Iterator[tuple[int, int]]) -> list[int]:
+    """Hashes what all trajectories have in common; one value at a time, in Python's integers."""
+
+    def hashed(value: int) -> int:
+        xor, multiplier = next(constants)
+        value = (value ^ xor) * multiplier & _MASK
+        return value ^ value >> _SHIFT
+
+    def mixed(left: int, right: int) -> int:
+        value = _MIX_LEFT * left - _MIX_RIGHT * right & _MASK
+        return value ^ value >> _SHIFT
+
+    run = _words(seed)
+    run += [0] * (_POOL_SIZE - len(run))
+    pool = [hashed(word) for word in run[:_POOL_SIZE]]
+    for source in range(_POOL_SIZE):
+        for target in range(_POOL_SIZE):
+            if source != target:
+                pool[target] = mixed(pool[target], hashed(pool[source]))
+    for word in run[_POOL_SIZE:] + _words(iteration):
+        pool = [mixed(target, hashed(word)) for target in pool]
+    return pool
+
+
+def _absorbed(
+    pool: NDArray[np.uint32], words: NDArray[np.uint32], constants: Iterator[tuple[int, int]]
+) -> NDArray[np.uint32]:
+    """Hashes one more word of each trajectory, `[trajectories]`, into the pools `[4, trajectories]`."""
+    mixed = np.uint32(_MIX_LEFT) * pool - np.uint32(_MIX_RIGHT) * _hashed(words, constants, _POOL_SIZE)
+    return mixed ^ mixed >> np.uint32(_SHIFT)
+
+
+def _hashed(
+    values: NDArray[np.uint32], constants: Iterator[tuple[int, int]], times: int
+) -> NDArray[np.uint32]:
+    """Hashes with the next constants, `[times, trajectories]`."""
+    xor, multiplier = np.array(list(islice(constants, times)), np.uint32).T[:, :, None]
+    hashed = (values ^ xor) * multiplier
+    return hashed ^ hashed >> np.uint32(_SHIFT)
+
+
+def _generated(pool: NDArray[np.uint32], num_words: int) -> NDArray[np.uint64]:
+    """Draws words `[trajectories, num_words]` from the pools, each of two halves, the lower first."""
+    sources = np.arange(2 * num_words) % _POOL_SIZE
+    halves = _hashed(pool[sources], _constants(_INIT_B, _MULTIPLIER_B), len(sources)).astype(np.uint64)
+    return (halves[::2] | halves[1::2] << np.uint64(32)).T

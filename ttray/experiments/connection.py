@@ -1,0 +1,24 @@
+"""Where an experiment runs: the Ray cluster around it, or an embedded one on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import ray
+
+
+def connect(num_env_runners: int) -> None:
+    """Joins the cluster that the job runs on, or starts one of this machine with room for the actors."""
+    # RLlib warns of its own deprecated calls, one line per actor.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    if "RAY_ADDRESS" in os.environ:
+        ray.init(logging_level="ERROR", log_to_driver=False)
+        return
+    ray.init(
+        address="local",
+        num_cpus=max(os.cpu_count() or 1, num_env_runners + 1),
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )

@@ -1,0 +1,154 @@
+"""A training run as a person wants it: from a preset, with progress, resumable, its results in files.
+
+A run is a directory: `run.json` (what was asked for), `metrics.csv` (one row per iteration), `checkpoint/`
+(the newest whole checkpoint) and `curve.png`. Killing the process at any time leaves a usable checkpoint:
+a new one is complete before it takes the place of the last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ttray.experiments.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.experiments.presets import Preset, preset
+from ttray.rllib.algorithm import POIS, TTPOIS
+from ttray.rllib.config import POISConfig, TTPOISConfig
+
+ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
+
+OnIteration = Callable[[dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to train.
+
+    Attributes:
+        preset: Name of a preset.
+        algorithm: "TTPOIS" or "POIS".
+        gamma: Discount, 0 < γ ≤ 1.
+        seed: Of everything random.
+        num_iterations: When to stop.
+        num_env_runners: Rollout actors; 0 collects in the driver. Changes no result.
+        checkpoint_every: Iterations between checkpoints.
+    """
+
+    preset: str
+    algorithm: str = "TTPOIS"
+    gamma: float = 0.95
+    seed: int = 0
+    num_iterations: int = 60
+    num_env_runners: int = 2
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        preset(self.preset)
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
+        if self.num_iterations < 1 or self.checkpoint_every < 1:
+            raise ValueError(
+                "num_iterations and checkpoint_every must be at least 1, found "
+                f"{self.num_iterations} and {self.checkpoint_every}"
+            )
+
+    def config(self) -> TTPOISConfig:
+        """The RLlib configuration of this run."""
+        settings: Preset = preset(self.preset)
+        config = ALGORITHMS[self.algorithm]()
+        return (
+            config.environment(settings.environment)
+            .env_runners(num_env_runners=self.num_env_runners)
+            .training(
+                horizon=settings.horizon,
+                budget=settings.budget,
+                gamma=self.gamma,
+                delta=settings.delta,
+                num_offline_iterations=settings.num_offline_iterations,
+                importance_weight_clip=settings.importance_weight_clip,
+                min_max_reward=settings.min_max_reward,
+                hidden_sizes=settings.hidden_sizes,
+            )
+            .debugging(seed=self.seed, log_level="ERROR")
+        )
+
+
+def train(run: Run, directory: Path, on_iteration: OnIteration | None = None) -> list[dict[str, float]]:
+    """Trains, or goes on from the checkpoint in the directory.
+
+    Args:
+        run: What to train; a directory can only go on with the run that it was made for.
+        directory: Where the files go.
+        on_iteration: Told the row of each iteration.
+
+    Returns:
+        The rows of the learning curve, those before a resumption included.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    _check_same_run(run, directory)
+    algorithm, rows = _begin(run, directory)
+    try:
+        while len(rows) < run.num_iterations:
+            rows.append(curve_row(algorithm.train()))
+            if on_iteration:
+                on_iteration(rows[-1])
+            if len(rows) % run.checkpoint_every == 0 or len(rows) == run.num_iterations:
+                _save(algorithm, rows, directory)
+    except KeyboardInterrupt:
+        # An iteration that was cut short has changed no weights: the checkpoint is of the one before.
+        _save(algorithm, rows, directory)
+        raise
+    finally:
+        algorithm.stop()
+    draw_run(run, rows, directory / "curve.png")
+    return rows
+
+
+def draw_run(run: Run, rows: list[dict[str, float]], path: Path) -> None:
+    """Draws the learning curve of one run."""
+    labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
+    draw_curves(path, f"{run.algorithm} on {run.preset}, γ = {run.gamma}, seed {run.seed}", labelled)
+
+
+def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
+    algorithm = run.config().build_algo()
+    checkpoint = directory / "checkpoint"
+    if not checkpoint.exists():
+        return algorithm, []
+    algorithm.restore_from_path(checkpoint)
+    return algorithm, read_csv(checkpoint / "metrics.csv")
+
+
+def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path) -> None:
+    """Writes checkpoint and metrics aside, then puts them in place with one rename."""
+    fresh, current, former = (directory / name for name in ("checkpoint.new", "checkpoint", "checkpoint.old"))
+    for leftover in (fresh, former):
+        shutil.rmtree(leftover, ignore_errors=True)
+    algorithm.save_to_path(fresh)
+    if rows:
+        write_csv(fresh / "metrics.csv", rows)
+        write_csv(directory / "metrics.csv", rows)
+    if current.exists():
+        current.rename(former)
+    fresh.rename(current)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def _check_same_run(run: Run, directory: Path) -> None:
+    path = directory / "run.json"
+    # How far, with how many runners and how often saved may change: none of them changes a result.
+    identity = ("preset", "algorithm", "gamma", "seed")
+    if path.exists():
+        found = json.loads(path.read_text())
+        different = [key for key in identity if found.get(key) != getattr(run, key)]
+        if different:
+            key = different[0]
+            raise ValueError(
+                f"{directory} holds a run with {key}={found.get(key)!r}, not {getattr(run, key)!r}; choose "
+                "another directory, or remove this one"
+            )
+    path.write_text(json.dumps(asdict(run), indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""TT-POIS and POIS in RLlib's vocabulary: configuration, algorithm, learner, RLModule."""

@@ -1,0 +1,241 @@
+"""TT-POIS and POIS as RLlib algorithms: collect exactly the plan, improve offline, publish."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    TIMERS,
+)
+from ray.tune.registry import register_trainable
+from scipy.special import stdtrit
+
+from ttray.core import dcs
+from ttray.core.batch import BatchInfo, as_tensors
+from ttray.core.surrogate import Surrogate
+from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.rllib.learner import TableTrainingData
+from ttray.service.collect import check_time_limit
+from ttray.service.dispatcher import CollectionStats
+from ttray.service.env_runner import dispatcher_of, maker_from_config
+from ttray.service.policies import policy_of_module
+from ttray.service.worker import Work
+
+_STATE = "ttray"
+_FIRST_EVALUATION = 2**31  # iterations of the random streams from here on belong to evaluations
+_CONFIDENCE = 0.95
+_PUBLISH_TIMEOUT_S = 10.0
+
+
+class TTPOIS(Algorithm):
+    """Policy search with truncated trajectories; see `TTPOISConfig`."""
+
+    config: TTPOISConfig
+
+    @classmethod
+    def get_default_config(cls) -> TTPOISConfig:
+        """A config to fill in."""
+        return TTPOISConfig()
+
+    def setup(self, config: Any) -> None:
+        """Looks at the environment before any actor starts, then builds what RLlib builds."""
+        self._facts = maker_from_config(self.config).facts()
+        check_time_limit(self._facts, self.config.horizon)
+        self._strategy = self.config.data_collection_strategy()
+        # Without a seed the run still has one, so that a restored run continues as the same run.
+        self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed
+        self._num_batches = 0
+        self.last_batch: pa.Table | None = None
+        super().setup(config)
+        _refuse_stateful(self.get_module())
+        self._dispatcher = dispatcher_of(self.env_runner_group, self.config.dispatch_settings())
+        self._publish()
+
+    def training_step(self) -> None:
+        """Collect, improve, publish."""
+        with self.metrics.log_time((TIMERS, "collect")):
+            table = self._collect()
+        with self.metrics.log_time((TIMERS, "improve")):
+            self._improve(table)
+        with self.metrics.log_time((TIMERS, "publish")):
+            self._publish()
+
+    def _collect(self) -> pa.Table:
+        table, stats = self._dispatcher.collect(self._work(self._strategy, self._num_batches))
+        self._num_batches += 1
+        self.last_batch = table
+        self._log(ENV_RUNNER_RESULTS, _estimates(table, self.config.gamma) | _counters(stats))
+        self.metrics.log_value(
+            (ENV_RUNNER_RESULTS, "num_env_steps_sampled_lifetime"), stats.num_steps, reduce="lifetime_sum"
+        )
+        return table
+
+    def _improve(self, table: pa.Table) -> None:
+        data = (
+            TableTrainingData(table=table)
+            if self.learner_group.is_local
+            else TableTrainingData(table_ref=ray.put(table))
+        )
+        results = self.learner_group.update(training_data=data)
+        if not results:
+            raise RuntimeError("the learner is lost; restore the algorithm from its last checkpoint")
+        if "error" in results[0]:
+            raise RuntimeError(f"iteration {self._num_batches - 1}: {results[0]['error']}")
+        for key, value in results[0].items():
+            self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
+
+    def _publish(self) -> None:
+        """Makes the learner's weights everybody's: the next quotas', and those of RLlib's own runners."""
+        # Blocking, because the default call is dropped while an earlier one is under way. A runner that
+        # is just restarting is not waited for: its quotas carry their weights.
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group,
+            inference_only=True,
+            timeout_seconds=_PUBLISH_TIMEOUT_S,
+        )
+        self._policy = policy_of_module(self.get_module())
+
+    def _work(self, strategy: dcs.DataCollectionStrategy, iteration: int) -> Work:
+        return Work(
+            info=BatchInfo(
+                environment=self._facts.name,
+                seed=self._run_seed,
+                iteration=iteration,
+                strategy=strategy,
+                gamma=self.config.gamma,
+                distribution=self._facts.distribution.describe(),
+            ),
+            policy=self._policy,
+            max_slots=self.config.num_envs_per_env_runner,
+        )
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Evaluates the policy on exactly `evaluation_duration` full-length trajectories.
+
+        They are collected by the training runners, from random streams that no training batch uses.
+
+        Returns:
+            Under `env_runners`: the mean discounted and undiscounted returns, each with the bounds of its
+            95 % confidence interval (Student's).
+        """
+        self._call_back("on_evaluate_start")
+        number = int(self.config.evaluation_duration)
+        strategy = dcs.uniform(self.config.horizon, number * self.config.horizon)
+        table, stats = self._dispatcher.collect(self._work(strategy, _FIRST_EVALUATION + self._num_batches))
+        results: dict[str, Any] = _counters(stats)
+        for name, gamma in (("discounted_return", self.config.gamma), ("episode_return_mean", 1.0)):
+            returns = number * Surrogate(as_tensors(table), strategy, gamma=gamma).returns
+            mean = returns.mean().item()
+            results[name] = mean
+            if number > 1:
+                error = returns.std().item() / math.sqrt(number)
+                half_width = float(stdtrit(number - 1, 0.5 + 0.5 * _CONFIDENCE)) * error
+                results[f"{name}_low"], results[f"{name}_high"] = mean - half_width, mean + half_width
+        self._log((EVALUATION_RESULTS, ENV_RUNNER_RESULTS), results)
+        self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: results})
+        return {ENV_RUNNER_RESULTS: results}
+
+    def _log(self, prefix: str | tuple[str, ...], values: dict[str, Any]) -> None:
+        keys = (prefix,) if isinstance(prefix, str) else prefix
+        for key, value in values.items():
+            self.metrics.log_value((*keys, key), value, window=1)
+
+    def _call_back(self, name: str, **arguments: Any) -> None:
+        make_callback(
+            name,
+            callbacks_objects=self.callbacks,
+            callbacks_functions=getattr(self.config, f"callbacks_{name}"),
+            kwargs={"algorithm": self, "metrics_logger": self.metrics} | arguments,
+        )
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """RLlib's state, and where the random streams are."""
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(_STATE, components, not_components):
+            state[_STATE] = {"run_seed": self._run_seed, "num_batches": self._num_batches}
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes over a state, and makes its weights everybody's."""
+        super().set_state(state)
+        if _STATE in state:
+            self._run_seed = state[_STATE]["run_seed"]
+            self._num_batches = state[_STATE]["num_batches"]
+        self._publish()
+
+    def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
+        """Writes a checkpoint; relative paths are accepted."""
+        return super().save_to_path(_absolute(path), **kwargs)
+
+    def restore_from_path(self, path: str | Path, *args: Any, **kwargs: Any) -> None:
+        """Restores a checkpoint; relative paths are accepted. Every runner has its weights afterwards."""
+        super().restore_from_path(_absolute(path), *args, **kwargs)
+        self._publish()
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, *args: Any, **kwargs: Any) -> Algorithm:
+        """Builds an algorithm from a checkpoint; relative paths are accepted."""
+        return super().from_checkpoint(_absolute(path), *args, **kwargs)
+
+
+class POIS(TTPOIS):
+    """Policy optimisation via importance sampling: TT-POIS with full-length trajectories only."""
+
+    @classmethod
+    def get_default_config(cls) -> POISConfig:
+        """A config to fill in."""
+        return POISConfig()
+
+
+def register() -> None:
+    """Makes both algorithms known to Tune and RLlib by name."""
+    for algorithm in (TTPOIS, POIS):
+        register_trainable(algorithm.__name__, algorithm)
+
+
+def _estimates(table: pa.Table, gamma: float) -> dict[str, float]:
+    batch, strategy = as_tensors(table), BatchInfo.from_table(table).strategy
+    return {
+        "discounted_return": Surrogate(batch, strategy, gamma=gamma).on_policy().item(),
+        "episode_return_mean": Surrogate(batch, strategy, gamma=1.0).on_policy().item(),
+    }
+
+
+def _counters(stats: CollectionStats) -> dict[str, Any]:
+    return {
+        "num_env_steps_sampled": stats.num_steps,
+        "num_trajectories": stats.num_trajectories,
+        "num_trajectories_recollected": stats.num_trajectories_recollected,
+        "num_quotas_redispatched": stats.num_quotas_redispatched,
+        "num_env_steps_saved": stats.num_steps_saved,
+        "slot_utilization": stats.slot_utilization,
+        "sample_time_s": stats.time_s,
+    }
+
+
+def _refuse_stateful(module: Any) -> None:
+    if module.is_stateful():
+        raise ValueError(
+            f"{type(module).__name__} is recurrent; the bound needs π(a|s) of single states. Use a stateless "
+            "TorchRLModule, or put the history into the observation"
+        )
+
+
+def _absolute(path: Any) -> Any:
+    """Local relative paths as absolute ones; URIs and checkpoint objects as they are."""
+    if isinstance(path, Path) or (isinstance(path, str) and "://" not in path):
+        return str(Path(path).expanduser().absolute())
+    return path

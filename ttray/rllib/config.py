@@ -1,0 +1,284 @@
+"""`TTPOISConfig` and `POISConfig`: RLlib's fluent configuration, validated before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from ttray.core import dcs
+from ttray.core.checks import check_count, check_delta, check_gamma, check_positive, check_real
+from ttray.core.offline import LINE_SEARCHES
+from ttray.rllib.improvement import ImprovementSettings
+from ttray.rllib.learner import OfflineLearner
+from ttray.rllib.module import PolicyModule
+from ttray.service.dispatcher import DispatchSettings
+from ttray.service.env_runner import QuotaEnvRunner
+from ttray.service.policies import DEFAULT_HIDDEN_SIZES
+
+
+class TTPOISConfig(AlgorithmConfig):
+    """Configuration of TT-POIS.
+
+    Example:
+        >>> config = (
+        ...     TTPOISConfig()
+        ...     .environment("ttray/Dam-v0")
+        ...     .env_runners(num_env_runners=2)
+        ...     .training(horizon=360, budget=8640, gamma=0.95, delta=0.7)
+        ...     .debugging(seed=0)
+        ... )
+        >>> result = config.build_algo().train()
+    """
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        if algo_class is None:
+            from ttray.rllib.algorithm import TTPOIS  # the algorithm needs its config, and this the reverse
+
+            algo_class = TTPOIS
+        super().__init__(algo_class=algo_class)
+        # Required, and therefore invalid until they are set.
+        self.horizon = 0
+        self.budget = 0
+        self.gamma = 0.99
+        self.delta = 0.7
+        self.strategy = "truncated"
+        self.num_offline_iterations = 10
+        self.importance_weight_clip: float | None = None
+        self.min_max_reward: float | None = None
+        self.line_search = "parabola"
+        self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
+        self.gradient_tolerance = 1e-4
+        self.gain_tolerance = 1e-4
+        self.max_line_search_evaluations = 30
+        self.num_learner_threads = 1
+        self.quotas_per_env_runner: int | None = None
+        self.quota_timeout_s = DispatchSettings.quota_timeout_s
+        self.max_quota_attempts = DispatchSettings.max_attempts
+        self.env_runner_wait_s = DispatchSettings.worker_wait_s
+
+        self.env_runner_cls = QuotaEnvRunner
+        self.num_env_runners = 0
+        self.num_envs_per_env_runner = 64
+        # The density is of the raw action; the slots clip what goes to the environment.
+        self.normalize_actions = False
+        # Quotas carry their weights and the dispatcher looks after lost runners: RLlib need not wait
+        # for a runner that restarts, nor merge connector states that do not exist.
+        self.env_runner_health_probe_timeout_s = 0.2
+        self._dont_auto_sync_env_runner_states = True
+        self.evaluation_duration = 100
+
+    def training(
+        self,
+        *,
+        horizon: int = NotProvided,
+        budget: int = NotProvided,
+        delta: float = NotProvided,
+        strategy: str = NotProvided,
+        num_offline_iterations: int = NotProvided,
+        importance_weight_clip: float | None = NotProvided,
+        min_max_reward: float | None = NotProvided,
+        line_search: str = NotProvided,
+        hidden_sizes: Sequence[int] = NotProvided,
+        gradient_tolerance: float = NotProvided,
+        gain_tolerance: float = NotProvided,
+        max_line_search_evaluations: int = NotProvided,
+        num_learner_threads: int = NotProvided,
+        **kwargs: Any,
+    ) -> Self:
+        """Sets what TT-POIS optimises, and how.
+
+        Args:
+            horizon: Steps of the longest trajectory, T. Required.
+            budget: Environment steps per iteration, Λ. Required.
+            delta: Confidence level of the bound; larger is bolder.
+            strategy: "truncated" (the paper's), "exact" (the integer optimum) or "uniform" (POIS).
+            num_offline_iterations: Gradient steps per batch.
+            importance_weight_clip: Upper limit of a trajectory's weight in the estimate, or None.
+            min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch.
+            line_search: "parabola" or "binary".
+            hidden_sizes: Units of the hidden layers.
+            gradient_tolerance: Stop when the gradient's norm is smaller.
+            gain_tolerance: Stop when a line search gains less.
+            max_line_search_evaluations: Of the bound, per line search.
+            num_learner_threads: Threads of the learner. Another number may change the last bits of the
+                weights.
+            **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
+        """
+        settings = {key: value for key, value in locals().items() if key in _TRAINING_KEYS}
+        super().training(**kwargs)
+        for key, value in settings.items():
+            if value is not NotProvided:
+                setattr(self, key, value)
+        return self
+
+    def env_runners(
+        self,
+        *,
+        quotas_per_env_runner: int | None = NotProvided,
+        quota_timeout_s: float = NotProvided,
+        max_quota_attempts: int = NotProvided,
+        env_runner_wait_s: float = NotProvided,
+        **kwargs: Any,
+    ) -> Self:
+        """Sets who collects, and how patient the dispatcher is.
+
+        Args:
+            quotas_per_env_runner: How finely the plan is split; None chooses.
+            quota_timeout_s: A runner that needs longer for a quota is killed and restarted.
+            max_quota_attempts: How often a quota may fail before training stops with an error.
+            env_runner_wait_s: How long to go on without any runner alive.
+            **kwargs: Arguments of `AlgorithmConfig.env_runners`.
+        """
+        settings = {key: value for key, value in locals().items() if key in _ENV_RUNNER_KEYS}
+        super().env_runners(**kwargs)
+        for key, value in settings.items():
+            if value is not NotProvided:
+                setattr(self, key, value)
+        return self
+
+    def build_algo(self, *args: Any, **kwargs: Any) -> Algorithm:
+        """Builds the algorithm; see `AlgorithmConfig.build_algo`."""
+        # Here too, because RLlib copies the config through a dictionary in which -1 means "not set".
+        self.validate()
+        return super().build_algo(*args, **kwargs)
+
+    def validate(self) -> None:
+        """Raises ValueError for what cannot work, with the value found and the fix."""
+        super().validate()
+        for key in ("horizon", "budget"):
+            if getattr(self, key) == 0:
+                raise ValueError(f"{key} is not set; call config.training(horizon=..., budget=...)")
+        check_gamma(self.gamma)
+        check_delta(self.delta)
+        self.data_collection_strategy()
+        self.improvement_settings()
+        self.dispatch_settings()
+        if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
+            raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
+        for size in self.hidden_sizes:
+            check_count("a number in hidden_sizes", size)
+        if self.seed is not None:
+            check_count("seed", self.seed, minimum=0)
+        self._refuse_unsupported()
+
+    def _refuse_unsupported(self) -> None:
+        if self.is_multi_agent:
+            raise ValueError("multi-agent environments are not supported; train one policy per algorithm")
+        if self.num_learners > 1:
+            raise ValueError(
+                f"the bound is of the whole batch: num_learners must be 0 or 1, found {self.num_learners}"
+            )
+        for name, connector in (
+            ("env_to_module_connector", self._env_to_module_connector),
+            ("module_to_env_connector", self._module_to_env_connector),
+        ):
+            if connector is not None:
+                raise ValueError(
+                    f"{name} is not supported: rollouts do not run connectors. Wrap the environment "
+                    "(gymnasium.Wrapper) to change observations or actions"
+                )
+        if self.normalize_actions:
+            raise ValueError("normalize_actions must be False: the density is that of the raw action")
+        if not issubclass(self.env_runner_cls, QuotaEnvRunner):
+            raise ValueError(
+                f"env_runner_cls must be a subclass of QuotaEnvRunner, found {self.env_runner_cls.__name__}"
+            )
+        if self.evaluation_interval and self.evaluation_duration_unit != "episodes":
+            raise ValueError(
+                "evaluation_duration_unit must be 'episodes' (an exact number of them is evaluated), found "
+                f"{self.evaluation_duration_unit!r}"
+            )
+        if self.evaluation_parallel_to_training:
+            raise ValueError(
+                "evaluation_parallel_to_training is not supported: evaluation uses the training runners"
+            )
+
+    def data_collection_strategy(self) -> dcs.DataCollectionStrategy:
+        """The plan of every iteration."""
+        return dcs.plan(self.strategy, horizon=self.horizon, budget=self.budget, gamma=self.gamma)
+
+    def improvement_settings(self) -> ImprovementSettings:
+        """What the learner needs."""
+        if self.line_search not in LINE_SEARCHES:
+            raise ValueError(
+                f"unknown line_search {self.line_search!r}; choose one of {sorted(LINE_SEARCHES)}"
+            )
+        clip, floor = self.importance_weight_clip, self.min_max_reward
+        return ImprovementSettings(
+            gamma=self.gamma,
+            delta=self.delta,
+            importance_weight_clip=None if clip is None else check_positive("importance_weight_clip", clip),
+            min_max_reward=None if floor is None else check_positive("min_max_reward", floor),
+            num_offline_iterations=check_count("num_offline_iterations", self.num_offline_iterations),
+            line_search=self.line_search,
+            gradient_tolerance=_check_tolerance("gradient_tolerance", self.gradient_tolerance),
+            gain_tolerance=_check_tolerance("gain_tolerance", self.gain_tolerance),
+            max_line_search_evaluations=check_count(
+                "max_line_search_evaluations", self.max_line_search_evaluations
+            ),
+            num_threads=check_count("num_learner_threads", self.num_learner_threads),
+        )
+
+    def dispatch_settings(self) -> DispatchSettings:
+        """What the dispatcher needs."""
+        return DispatchSettings(
+            quotas_per_actor=self.quotas_per_env_runner,
+            quota_timeout_s=self.quota_timeout_s,
+            max_attempts=self.max_quota_attempts,
+            worker_wait_s=self.env_runner_wait_s,
+        )
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """The paper's network."""
+        return RLModuleSpec(
+            module_class=PolicyModule,
+            model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": self.seed or 0},
+        )
+
+    def get_default_learner_class(self) -> type[Learner]:
+        """The offline learner."""
+        return OfflineLearner
+
+
+class POISConfig(TTPOISConfig):
+    """Configuration of POIS: the same with trajectories of full length only."""
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        if algo_class is None:
+            from ttray.rllib.algorithm import POIS
+
+            algo_class = POIS
+        super().__init__(algo_class=algo_class)
+        self.strategy = "uniform"
+
+
+def _check_tolerance(name: str, value: float) -> float:
+    return check_real(name, value, lambda x: 0 <= x < float("inf"), "a finite number, at least 0")
+
+
+_TRAINING_KEYS = {
+    "horizon",
+    "budget",
+    "delta",
+    "strategy",
+    "num_offline_iterations",
+    "importance_weight_clip",
+    "min_max_reward",
+    "line_search",
+    "hidden_sizes",
+    "gradient_tolerance",
+    "gain_tolerance",
+    "max_line_search_evaluations",
+    "num_learner_threads",
+}
+_ENV_RUNNER_KEYS = {
+    "quotas_per_env_runner",
+    "quota_timeout_s",
+    "max_quota_attempts",
+    "env_runner_wait_s",
+}

@@ -1,0 +1,72 @@
+"""The learner: RLlib's `TorchLearner` with one full-batch improvement in place of minibatch descent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.learner.training_data import TrainingData
+from torch import Tensor
+
+from ttray.rllib.improvement import ImprovementSettings, StaleBatchError, improve
+
+
+@dataclasses.dataclass
+class TableTrainingData(TrainingData):
+    """A batch for the learner: the table itself, or a reference for a learner elsewhere."""
+
+    table: pa.Table | None = None
+    table_ref: ray.ObjectRef | None = None
+
+    def validate(self) -> None:
+        """Raises unless exactly one of the two is given."""
+        if (self.table is None) == (self.table_ref is None):
+            raise ValueError("give either table or table_ref")
+
+    def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
+        """The whole batch for the only learner."""
+        if num_shards != 1:
+            raise ValueError(f"the bound is of the whole batch: one learner, found {num_shards}")
+        return [(self, {})]
+
+    def solve_refs(self) -> None:
+        """Fetches the table."""
+        if self.table_ref is not None:
+            self.table, self.table_ref = ray.get(self.table_ref), None
+
+
+class OfflineLearner(TorchLearner):
+    """Improves the policy on a table and reports what happened."""
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """No optimizer: the line search decides the steps."""
+
+    def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
+        """Not used: the bound is not a loss of minibatches."""
+        raise NotImplementedError("TT-POIS has no minibatch loss; call update(training_data=...)")
+
+    def update(self, *, training_data: TableTrainingData, **kwargs: Any) -> dict[str, Any]:
+        """Improves the policy on a batch.
+
+        Returns:
+            The learner's metrics; or `error`, because a remote learner that raises is lost for good.
+        """
+        training_data.validate()
+        training_data.solve_refs()
+        module = self.module[DEFAULT_MODULE_ID].unwrapped()
+        settings: ImprovementSettings = self.config.improvement_settings()
+
+        def forward(obs: Tensor) -> Tensor:
+            return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
+
+        try:
+            metrics = improve(module, forward, training_data.table, settings)
+        except (StaleBatchError, ValueError) as problem:
+            return {"error": str(problem)}
+        self._weights_seq_no += 1
+        return metrics

@@ -1,0 +1,79 @@
+"""The policy network as an RLModule: a tanh MLP, "normc" initialised, without a value head.
+
+The paper's networks (its appendix on hyper-parameters). Weights come from `ttray.core.mlp`, so that the
+torch form that is trained and the NumPy form that acts start from the same numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+import torch
+from gymnasium.spaces import flatdim
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import (
+    TorchCategorical,
+    TorchDiagGaussian,
+    TorchDistribution,
+    TorchMultiCategorical,
+)
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import Tensor, nn
+
+from ttray.core.distributions import Categorical, DiagonalGaussian
+from ttray.core.mlp import MLP, initial_mlp
+from ttray.slots import distribution_of
+
+
+class PolicyModule(TorchRLModule):
+    """A stateless policy; `model_config` holds `hidden_sizes` and `seed`."""
+
+    def setup(self) -> None:
+        """Builds the layers and copies the initial weights into them."""
+        distribution = distribution_of(self.action_space, "the environment")
+        is_gaussian = isinstance(distribution, DiagonalGaussian)
+        network = initial_mlp(
+            flatdim(self.observation_space),
+            self.model_config["hidden_sizes"],
+            distribution.noise_size,
+            seed=self.model_config["seed"],
+            log_std_size=distribution.noise_size if is_gaussian else None,
+        )
+        sizes = [network.obs_size, *(len(bias) for bias in network.biases)]
+        linears = [nn.Linear(*size) for size in itertools.pairwise(sizes)]
+        self.layers = nn.ModuleList(linears)
+        with torch.no_grad():
+            for layer, weight, bias in zip(linears, network.weights, network.biases, strict=True):
+                layer.weight.copy_(torch.from_numpy(weight.T))
+                layer.bias.copy_(torch.from_numpy(bias))
+        self.log_std = None if network.log_std is None else nn.Parameter(torch.from_numpy(network.log_std))
+        self.action_dist_cls = _rllib_distribution(distribution)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        hidden = batch[Columns.OBS].float().flatten(start_dim=1)
+        *inner, last = cast(list[nn.Linear], list(self.layers))
+        for layer in inner:
+            hidden = torch.tanh(layer(hidden))
+        outputs = last(hidden)
+        if self.log_std is not None:
+            outputs = torch.cat([outputs, self.log_std.expand(len(outputs), -1)], dim=1)
+        return {Columns.ACTION_DIST_INPUTS: outputs}
+
+    def to_policy(self) -> MLP:
+        """Copies the weights into the form that rollouts use."""
+        linears = cast(list[nn.Linear], list(self.layers))
+        return MLP(
+            weights=tuple(layer.weight.detach().numpy().T.copy() for layer in linears),
+            biases=tuple(layer.bias.detach().numpy().copy() for layer in linears),
+            log_std=None if self.log_std is None else self.log_std.detach().numpy().copy(),
+        )
+
+
+def _rllib_distribution(distribution: Any) -> type[TorchDistribution]:
+    """RLlib's class for the same distribution: what `sample()` and other users of the module need."""
+    if isinstance(distribution, Categorical):
+        return TorchCategorical
+    if isinstance(distribution, DiagonalGaussian):
+        return TorchDiagGaussian
+    return TorchMultiCategorical.get_partial_dist_cls(input_lens=list(distribution.num_actions))

@@ -1,0 +1,1 @@
+"""The rollout service: quotas out to Ray actors, exactly the planned trajectories back."""

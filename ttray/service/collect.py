@@ -1,0 +1,120 @@
+"""`ttray.collect`: a batch without training, in this process or on whatever Ray it is connected to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ttray.core.batch import BatchInfo
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.rollout import Policy
+from ttray.service.dispatcher import (
+    CollectionStats,
+    Dispatcher,
+    DispatchSettings,
+    LocalDispatcher,
+)
+from ttray.service.policies import PolicySource, policy_from
+from ttray.service.progress import OnProgress, TerminalProgress
+from ttray.service.worker import RolloutActor, RolloutWorker, Work
+from ttray.slots import EnvironmentFacts, EnvironmentMaker, EnvSource
+
+
+def collect(
+    environment: EnvSource,
+    *,
+    strategy: DataCollectionStrategy,
+    policy: PolicySource = None,
+    num_actors: int = 0,
+    num_envs: int = 64,
+    seed: int = 0,
+    iteration: int = 0,
+    gamma: float | None = None,
+    env_config: dict[str, Any] | None = None,
+    settings: DispatchSettings | None = None,
+    on_progress: OnProgress | None = None,
+) -> pa.Table:
+    """Collects exactly the trajectories that a strategy plans.
+
+    Args:
+        environment: A gymnasium id, an `Env` class, or a function that returns an `Env`.
+        strategy: How many trajectories of each length.
+        policy: An RLModule, the path of a checkpoint, a function from observations to distribution
+            inputs, or None for a freshly initialised network.
+        num_actors: Rollout actors on Ray (an embedded one is started if none is connected); 0 collects
+            in this process.
+        num_envs: Vector slots of each actor.
+        seed: Of the run. The same seed, iteration and policy give the same table for any number of
+            actors and slots.
+        iteration: Of the run.
+        gamma: Discount to write into the table; the strategy's unless given.
+        env_config: Keyword arguments of the environment.
+        settings: Time-outs and retries.
+        on_progress: Told how far it is; a line on the terminal unless given.
+
+    Returns:
+        The table in canonical order (see `ttray.core.batch`).
+    """
+    maker = EnvironmentMaker.of(environment, env_config)
+    facts = maker.facts()
+    check_time_limit(facts, strategy.horizon)
+    if num_actors < 0 or num_envs < 1:
+        raise ValueError(
+            f"num_actors must be at least 0 and num_envs at least 1, found {num_actors} and {num_envs}"
+        )
+    work = Work(
+        info=BatchInfo(
+            environment=facts.name,
+            seed=seed,
+            iteration=iteration,
+            strategy=strategy,
+            gamma=strategy.gamma if gamma is None else gamma,
+            distribution=facts.distribution.describe(),
+        ),
+        policy=policy_from(policy, facts, seed=seed),
+        max_slots=num_envs,
+    )
+    table, _ = _collect(
+        maker, work, num_actors, settings or DispatchSettings(), on_progress or TerminalProgress()
+    )
+    return table
+
+
+def _collect(
+    maker: EnvironmentMaker,
+    work: Work,
+    num_actors: int,
+    settings: DispatchSettings,
+    on_progress: OnProgress,
+) -> tuple[pa.Table, CollectionStats]:
+    if num_actors == 0:
+        return LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
+    actors = start_actors(maker, num_actors)
+    try:
+        return Dispatcher(actors, settings).collect(work, on_progress)
+    finally:
+        for actor in actors.values():
+            ray.kill(actor)
+
+
+def start_actors(maker: EnvironmentMaker, num_actors: int) -> dict[int, Any]:
+    """Starts rollout actors that Ray restarts whenever they die."""
+    if not ray.is_initialized():
+        ray.init()
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(RolloutActor)
+    return {number: actor_class.remote(maker) for number in range(num_actors)}
+
+
+def check_time_limit(facts: EnvironmentFacts, horizon: int) -> None:
+    """Raises ValueError if the environment would truncate itself inside the horizon."""
+    if facts.time_limit is not None and facts.time_limit < horizon:
+        raise ValueError(
+            f"{facts.name} truncates itself after {facts.time_limit} steps, before the horizon of "
+            f"{horizon}, which would bias the estimate; lower the horizon to {facts.time_limit}, or "
+            f"register the environment with max_episode_steps of at least {horizon}"
+        )
+
+
+__all__ = ["Policy", "check_time_limit", "collect", "start_actors"]

@@ -1,0 +1,363 @@
+"""The dispatcher: deals quotas to workers until exactly the planned trajectories are there.
+
+One quota is in flight per worker. A quota is lost when its worker dies, hangs, or answers with an error;
+it is then sent out again, whole, to whoever is free: trajectories are pure functions of their ids, so the
+second try gives the same bits, and a late first answer may be ignored. The only place that waits on Ray.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.exceptions import ActorDiedError, RayError
+
+from ttray.core.batch import concatenate, validate
+from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
+from ttray.service.progress import OnProgress, Progress
+from ttray.service.worker import Outcome, RolloutWorker, Work
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.5  # longest wait before time-outs and progress are looked at again
+_PING_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True)
+class DispatchSettings:
+    """How patient the dispatcher is.
+
+    Attributes:
+        quotas_per_actor: How finely the plan is split; None for as many, up to 4, as do not make the
+            vector slots much narrower.
+        quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
+        max_attempts: How often a quota may fail by an error of its environment before the collection
+            gives up; twice as often where its worker dies or hangs, which need not be its fault.
+        worker_wait_s: How long to go on without any worker alive.
+    """
+
+    quotas_per_actor: int | None = None
+    quota_timeout_s: float = 600.0
+    max_attempts: int = 3
+    worker_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.quotas_per_actor is not None and self.quotas_per_actor < 1:
+            raise ValueError(
+                f"quotas_per_actor must be at least 1, or None to choose, found {self.quotas_per_actor}"
+            )
+        if not self.quota_timeout_s > 0.0:
+            raise ValueError(f"quota_timeout_s must be positive, found {self.quota_timeout_s}")
+        if self.max_attempts < 1:
+            raise ValueError(f"max_attempts must be at least 1, found {self.max_attempts}")
+        if not self.worker_wait_s > 0.0:
+            raise ValueError(f"worker_wait_s must be positive, found {self.worker_wait_s}")
+
+
+class CollectionError(RuntimeError):
+    """The plan could not be collected; the message names the cause and the cure."""
+
+
+@dataclass(frozen=True)
+class CollectionStats:
+    """What a collection cost.
+
+    Attributes:
+        num_steps: Transitions collected.
+        num_trajectories: Trajectories collected.
+        num_steps_saved: Planned steps that terminated episodes did not need.
+        num_slot_steps: Environment steps executed for the quotas that count.
+        num_quotas: Quotas that the plan was split into.
+        num_quotas_redispatched: How often a quota was sent out again.
+        num_trajectories_recollected: Trajectories in those quotas.
+        environment_time_s: Seconds inside environments, added up over workers.
+        inference_time_s: Seconds inside the policy, added up over workers.
+        worker_time_s: Seconds that workers spent on quotas, added up.
+        time_s: Seconds from start to validated table.
+    """
+
+    num_steps: int
+    num_trajectories: int
+    num_steps_saved: int
+    num_slot_steps: int
+    num_quotas: int
+    num_quotas_redispatched: int
+    num_trajectories_recollected: int
+    environment_time_s: float
+    inference_time_s: float
+    worker_time_s: float
+    time_s: float
+
+    @property
+    def slot_utilization(self) -> float:
+        """The part of the executed environment steps that is in the table."""
+        return self.num_steps / self.num_slot_steps
+
+
+@dataclass
+class _Tally:
+    """What one collection has seen so far."""
+
+    quotas: list[Quota]
+    started: float = field(default_factory=time.perf_counter)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    sent_again: list[Quota] = field(default_factory=list)
+
+    def add(self, quota: Quota, outcome: Outcome) -> None:
+        self.outcomes.setdefault(quota.index, outcome)
+
+    def progress(self) -> Progress:
+        done = [self.quotas[index] for index in self.outcomes]
+        return Progress(
+            num_trajectories=sum(quota.num_trajectories for quota in done),
+            num_planned=self.quotas[-1].stop,
+            num_steps=sum(o.table.num_rows for o in self.outcomes.values() if o.table is not None),
+            num_redispatched=len(self.sent_again),
+            time_s=time.perf_counter() - self.started,
+        )
+
+    def finish(self, work: Work) -> tuple[pa.Table, CollectionStats]:
+        """Joins the quotas' tables in the order of the trajectories and checks them against the plan."""
+        outcomes = [self.outcomes[quota.index] for quota in self.quotas]
+        table = concatenate([outcome.table for outcome in outcomes])
+        validate(table, work.info.strategy)
+        stats = [outcome.stats for outcome in outcomes if outcome.stats is not None]
+        return table, CollectionStats(
+            num_steps=table.num_rows,
+            num_trajectories=self.quotas[-1].stop,
+            num_steps_saved=sum(s.num_steps_saved for s in stats),
+            num_slot_steps=sum(s.num_slot_steps for s in stats),
+            num_quotas=len(self.quotas),
+            num_quotas_redispatched=len(self.sent_again),
+            num_trajectories_recollected=sum(q.num_trajectories for q in self.sent_again),
+            environment_time_s=sum(s.environment_time_s for s in stats),
+            inference_time_s=sum(s.inference_time_s for s in stats),
+            worker_time_s=sum(s.time_s for s in stats),
+            time_s=time.perf_counter() - self.started,
+        )
+
+
+class LocalDispatcher:
+    """Collects in this process: the same quotas, the same worker, no Ray."""
+
+    def __init__(self, worker: RolloutWorker, settings: DispatchSettings) -> None:
+        self._worker, self._settings = worker, settings
+
+    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[pa.Table, CollectionStats]:
+        """Collects a batch; see `Dispatcher.collect`."""
+        tally = _Tally(plan_quotas(work, 1, self._settings))
+        for quota in tally.quotas:
+            for attempt in range(1, self._settings.max_attempts + 1):
+                outcome = self._worker.run_quota(work, quota)
+                if outcome.error is None:
+                    break
+                if attempt == self._settings.max_attempts:
+                    raise _gave_up(quota, attempt, outcome.error)
+                logger.warning("quota %d failed, trying again: %s", quota.index, outcome.error)
+                tally.sent_again.append(quota)
+            tally.add(quota, outcome)
+            if on_progress:
+                on_progress(tally.progress())
+        return tally.finish(work)
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A quota on its way: who has it, and until when."""
+
+    worker: int
+    quota: Quota
+    deadline: float
+
+
+class Dispatcher:
+    """Collects on remote workers.
+
+    Args:
+        workers: Ray actor handles with the methods of `RolloutWorker`, by number. The actors must be
+            restartable (`max_restarts`), or a death is for good.
+        settings: How patient to be.
+    """
+
+    def __init__(self, workers: Mapping[int, Any], settings: DispatchSettings) -> None:
+        if not workers:
+            raise ValueError("the dispatcher needs at least one worker; use LocalDispatcher for none")
+        self._workers = dict(workers)
+        self._settings = settings
+        self._idle: deque[int] = deque()
+        self._flights: dict[ray.ObjectRef, _Flight] = {}
+        self._pings: dict[ray.ObjectRef, int] = {}
+        self._ping_at: dict[int, float] = {}
+        self._gone: dict[int, ActorDiedError] = {}
+        for worker in self._workers:
+            self._ping(worker)
+
+    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[pa.Table, CollectionStats]:
+        """Collects a batch.
+
+        Args:
+            work: What to collect, with which policy.
+            on_progress: Told whenever a quota is done.
+
+        Returns:
+            Exactly the planned trajectories in canonical order, and what they cost.
+
+        Raises:
+            CollectionError: A quota failed too often, or no worker came back in time.
+        """
+        tally = _Tally(plan_quotas(work, len(self._workers) - len(self._gone) or 1, self._settings))
+        pending = deque(tally.quotas)
+        errors: Counter[int] = Counter()
+        work_ref = ray.put(work)
+        last_life = time.monotonic()
+        try:
+            while len(tally.outcomes) < len(tally.quotas):
+                while pending and self._idle:
+                    self._send(self._idle.popleft(), work_ref, pending.popleft())
+                if self._flights or self._idle:
+                    last_life = time.monotonic()
+                elif (
+                    len(self._gone) == len(self._workers)
+                    or time.monotonic() - last_life > self._settings.worker_wait_s
+                ):
+                    raise self._nobody_left()
+                lost = [*self._receive(tally, errors), *self._overdue(errors)]
+                for quota in lost:
+                    tally.sent_again.append(quota)
+                # The longest trajectories first, also among what was lost.
+                pending = deque(sorted([*lost, *pending], key=lambda quota: quota.index))
+                if on_progress and not lost:
+                    on_progress(tally.progress())
+        finally:
+            self._forget_flights()
+        return tally.finish(work)
+
+    def _send(self, worker: int, work_ref: ray.ObjectRef, quota: Quota) -> None:
+        reference = self._workers[worker].run_quota.remote(work_ref, quota)
+        deadline = time.monotonic() + self._settings.quota_timeout_s
+        self._flights[reference] = _Flight(worker, quota, deadline)
+
+    def _receive(self, tally: _Tally, errors: Counter[int]) -> list[Quota]:
+        """Waits for answers; takes in what arrived and returns the quotas that were lost."""
+        self._ping_due()
+        references = [*self._flights, *self._pings]
+        if not references:
+            time.sleep(_PING_AGAIN_S)
+            return []
+        ready, _ = ray.wait(references, num_returns=1, timeout=self._patience())
+        if len(ready) == 1 and len(references) > 1:  # take along whatever else is ready by now
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        lost = []
+        for reference in ready:
+            if reference in self._pings:
+                self._take_ping(reference)
+                continue
+            flight = self._flights.pop(reference)
+            try:
+                outcome: Outcome = ray.get(reference)
+            except RayError as death:
+                problem = f"worker {flight.worker} died: {death}"
+                logger.warning("%s; sending quota %d again", problem, flight.quota.index)
+                self._ping(flight.worker)
+                self._count(errors, flight.quota, 2, problem)
+                lost.append(flight.quota)
+                continue
+            self._idle.append(flight.worker)
+            if outcome.error is None:
+                tally.add(flight.quota, outcome)
+                continue
+            self._count(errors, flight.quota, 1, outcome.error)
+            logger.warning("quota %d failed, sending it again: %s", flight.quota.index, outcome.error)
+            lost.append(flight.quota)
+        return lost
+
+    def _count(self, errors: Counter[int], quota: Quota, patience: int, error: str) -> None:
+        """Counts a failure of a quota; raises CollectionError when it was one too many."""
+        errors[quota.index] += 1
+        if errors[quota.index] >= patience * self._settings.max_attempts:
+            raise _gave_up(quota, errors[quota.index], error)
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        events = [flight.deadline for flight in self._flights.values()]
+        events += self._ping_at.values()
+        return min([_POLL_S, *(max(event - now, 0.0) for event in events)])
+
+    def _overdue(self, errors: Counter[int]) -> list[Quota]:
+        """Kills the workers that hang; returns what they had."""
+        now = time.monotonic()
+        late = {ref: flight for ref, flight in self._flights.items() if flight.deadline <= now}
+        for reference, flight in late.items():
+            problem = (
+                f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
+                "(quota_timeout_s) and was killed"
+            )
+            logger.warning("%s; sending quota %d again", problem, flight.quota.index)
+            del self._flights[reference]
+            ray.kill(self._workers[flight.worker], no_restart=False)
+            self._ping(flight.worker)
+            self._count(errors, flight.quota, 2, f"{problem}; raise it if quotas may take longer")
+        return [flight.quota for flight in late.values()]
+
+    def _ping(self, worker: int) -> None:
+        """Asks whether a worker is alive; it is used again once it answers."""
+        self._pings[self._workers[worker].ping.remote()] = worker
+
+    def _ping_due(self) -> None:
+        now = time.monotonic()
+        for worker in [worker for worker, when in self._ping_at.items() if when <= now]:
+            del self._ping_at[worker]
+            self._ping(worker)
+
+    def _take_ping(self, reference: ray.ObjectRef) -> None:
+        worker = self._pings.pop(reference)
+        try:
+            ray.get(reference)
+        except ActorDiedError as death:
+            logger.error("worker %d is gone for good: %s", worker, death)
+            self._gone[worker] = death
+        except RayError:
+            # On its way up or down: a ping that is sent while an actor restarts may fail.
+            self._ping_at[worker] = time.monotonic() + _PING_AGAIN_S
+        else:
+            self._idle.append(worker)
+
+    def _forget_flights(self) -> None:
+        """After a failure: workers still busy are asked again before they get the next quota."""
+        for flight in self._flights.values():
+            self._ping(flight.worker)
+        self._flights.clear()
+
+    def _nobody_left(self) -> CollectionError:
+        if len(self._gone) == len(self._workers):
+            return CollectionError(
+                f"all {len(self._workers)} rollout workers are gone for good. The last death:\n"
+                f"{list(self._gone.values())[-1]}"
+            )
+        return CollectionError(
+            f"none of the {len(self._workers)} rollout workers has been alive for "
+            f"{self._settings.worker_wait_s:.0f} s ({len(self._gone)} are gone for good). The cluster "
+            f"has {ray.cluster_resources().get('CPU', 0):.0f} CPUs; start nodes, ask for fewer "
+            "workers, or raise worker_wait_s"
+        )
+
+
+def _gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
+    return CollectionError(
+        f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
+        f"attempts. The last error:\n{error}"
+    )
+
+
+def plan_quotas(work: Work, num_workers: int, settings: DispatchSettings) -> list[Quota]:
+    """Splits the plan as the settings say, or so that slots stay busy and the tail is short."""
+    lengths = trajectory_lengths(work.info.strategy)
+    if settings.quotas_per_actor is not None:
+        return split(lengths, num_workers * settings.quotas_per_actor)
+    return choose_split(lengths, num_workers, work.max_slots)

@@ -1,0 +1,94 @@
+"""The worker: an ordinary object that collects quotas, and answers errors instead of raising them.
+
+`RolloutActor` is the same object in a process of its own. What happens when that process dies is the
+dispatcher's business; a worker keeps nothing that a new one could not make again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+
+from ttray.core.batch import BatchInfo
+from ttray.core.quotas import Quota
+from ttray.rollout import Policy, RolloutError, RolloutStats, collect_quota
+from ttray.slots import EnvironmentMaker, SlotPool
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all quotas of one iteration have in common; put into the object store once.
+
+    Attributes:
+        info: The batch that is collected.
+        policy: With its weights: a worker has no policy of its own that could be stale.
+        max_slots: Slots that a worker may use.
+    """
+
+    info: BatchInfo
+    policy: Policy
+    max_slots: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a quota: a table with its statistics, or the text of an error.
+
+    Attributes:
+        table: The transitions, or None.
+        stats: What they cost, or None.
+        error: Why there are none, or None.
+        worker: Host and process that answered.
+    """
+
+    table: pa.Table | None
+    stats: RolloutStats | None
+    error: str | None
+    worker: str
+
+
+class RolloutWorker:
+    """Collects one quota after another.
+
+    Args:
+        maker: Of the environments.
+    """
+
+    def __init__(self, maker: EnvironmentMaker) -> None:
+        self._pool = SlotPool(maker)
+
+    def run_quota(self, work: Work, quota: Quota) -> Outcome:
+        """Collects a quota; an environment that fails is an error in the outcome, not a raise.
+
+        After an error the environments are made anew: the next try starts from fresh ones.
+        """
+        worker = f"{socket.gethostname()}, process {os.getpid()}"
+        try:
+            table, stats = collect_quota(
+                self._pool.take, work.policy, work.info, quota, max_slots=work.max_slots
+            )
+        except Exception as error:
+            self._pool.discard()
+            # A RolloutError tells it all; others (an environment that cannot be made) need their place.
+            known = isinstance(error, RolloutError)
+            text = str(error) if known else f"{work.info.environment}: {traceback.format_exc().rstrip()}"
+            return Outcome(None, None, text, worker)
+        return Outcome(table, stats, None, worker)
+
+    def ping(self) -> int:
+        """Answers with the process id."""
+        return os.getpid()
+
+
+class RolloutActor(RolloutWorker):
+    """A worker for a process of its own."""
+
+    def __init__(self, maker: EnvironmentMaker) -> None:
+        # Actors share the cores of their node; a thread pool in each would only thrash.
+        torch.set_num_threads(1)
+        super().__init__(maker)
