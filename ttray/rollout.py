@@ -117,6 +117,10 @@ class _Run:
         self._env_seeds = self._streams.env_seeds
         num_slots = packing.num_slots
         self._now = 0  # vector steps taken
+        # The slots are sorted by their load, so those that are done are at the end, and only the first
+        # `_width` take part in a step.
+        self._width = num_slots
+        self._num_slot_steps = 0
         self._max_vector_steps = packing.num_vector_steps
         # Of each slot: its trajectories to come (last first), the one it runs, the vector step at which
         # that one ends, and the generator of its noise.
@@ -138,7 +142,6 @@ class _Run:
     def collect(self) -> tuple[pa.Table, RolloutStats]:
         """Runs the quota to its end."""
         started = time.perf_counter()
-        num_slots = self._slots.num_slots
         try:
             obs: NDArray[np.float32] | None = self._begin()
             while obs is not None:
@@ -153,7 +156,7 @@ class _Run:
         return table, RolloutStats(
             num_steps=table.num_rows,
             num_steps_saved=sum(self._lengths) - table.num_rows,
-            num_slot_steps=table.num_rows if self._slots.skips_idle else self._now * num_slots,
+            num_slot_steps=table.num_rows if self._slots.skips_idle else self._num_slot_steps,
             time_s=time.perf_counter() - started,
             environment_time_s=self._environment_time_s,
             inference_time_s=self._inference_time_s,
@@ -167,15 +170,16 @@ class _Run:
         begun = time.perf_counter()
         inputs = self._policy(obs)
         assert inputs.shape == (len(obs), self._distribution.num_inputs)
-        actions = self._distribution.act(inputs, self._noise[cursor])
+        actions = self._distribution.act(inputs, self._noise[cursor, : self._width])
         # Before the environment moves on: it may reuse the memory of its observations.
         self._record(obs=obs, dist_inputs=inputs, action=actions)
         acted = time.perf_counter()
-        step = self._slots.step(actions, self._running)
+        step = self._slots.step(actions, self._running[: self._width])
         self._environment_time_s += time.perf_counter() - acted
         self._inference_time_s += acted - begun
         self._record(reward=step.reward, terminated=step.terminated)
         self._now += 1
+        self._num_slot_steps += self._width
         if self._now < self._next_end and not (step.terminated.any() or step.truncated.any()):
             return step.obs
         return self._finish(step)
@@ -190,8 +194,9 @@ class _Run:
 
     def _finish(self, step: SlotStep) -> NDArray[np.float32] | None:
         """Ends what ended with the last step, and begins what comes next in those slots."""
-        ended = self._running & (step.terminated | (self._end == self._now))
-        self._check_truncation(step.truncated & self._running & ~ended)
+        running = self._running[: self._width]
+        ended = running & (step.terminated | (self._end[: self._width] == self._now))
+        self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
         for slot in np.flatnonzero(ended).tolist():
             position = self._position[slot]
@@ -202,9 +207,11 @@ class _Run:
             return None
         self._next_end = int(self._end[self._running].min())
         if not self._slots.skips_idle:
-            # Idle slots of a batch step along, so one whose episode ended needs a reset as well.
-            to_reset += np.flatnonzero(step.terminated & ~self._running).tolist()
-        return self._reset(to_reset) if to_reset else step.obs
+            # Idle slots between running ones step along, so one whose episode ended needs a reset too.
+            to_reset += np.flatnonzero(step.terminated & ~running).tolist()
+        obs = self._reset(to_reset) if to_reset else step.obs
+        self._width = int(np.flatnonzero(self._running)[-1]) + 1
+        return obs[: self._width]
 
     def _begin_next(self, slot: int) -> bool:
         """Puts the slot's next trajectory into it; false if there is none and it stays idle."""
@@ -248,8 +255,8 @@ class _Run:
         for name, value in values.items():
             if name not in self._buffers:
                 shape = (self._max_vector_steps, *value.shape)
-                self._buffers[name] = np.empty(shape, dtype=value.dtype)
-            self._buffers[name][self._now] = value
+                self._buffers[name] = np.zeros(shape, dtype=value.dtype)
+            self._buffers[name][self._now, : self._width] = value
             self._num_recorded[name] = self._now + 1
 
     def _table(self) -> pa.Table:

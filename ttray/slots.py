@@ -41,7 +41,7 @@ EnvSource = str | type | Callable[..., gymnasium.Env]
 
 @dataclass(frozen=True)
 class SlotStep:
-    """One step of all slots; what it says of a slot that did not run is without meaning.
+    """One step of the first slots; what it says of a slot that did not run is without meaning.
 
     Attributes:
         obs: `[slots, obs_size]` float32; its memory may be reused by the next step or reset.
@@ -74,7 +74,7 @@ class Slots(ABC):
 
     Attributes:
         num_slots: How many there are.
-        skips_idle: Whether a slot that does not run costs no environment step.
+        skips_idle: Whether a slot that does not run, among others that do, costs no environment step.
     """
 
     num_slots: int
@@ -86,11 +86,11 @@ class Slots(ABC):
 
     @abstractmethod
     def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
-        """Steps the running slots.
+        """Steps the running ones of the first slots; those behind them rest until their next reset.
 
         Args:
-            actions: `[slots, ...]` as the action distribution gives them.
-            running: `[slots]`; the others may be stepped too, but need not be.
+            actions: `[first slots, ...]` as the action distribution gives them.
+            running: `[first slots]`; the others of them may be stepped too, but need not be.
         """
 
 
@@ -116,8 +116,10 @@ class BatchedSlots(Slots):
         return observations
 
     def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
-        """See base class; every slot is stepped."""
-        obs, reward, terminated, truncated, _ = self._environment.step(self._to_env(actions))
+        """See base class; all of the first slots are stepped."""
+        obs, reward, terminated, truncated, _ = self._environment.step_first(
+            self._to_env(actions), len(running)
+        )
         return SlotStep(obs, reward, terminated, truncated)
 
     def close(self) -> None:
@@ -153,9 +155,9 @@ class SingleSlots(Slots):
 
     def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
         """See base class; only running slots are stepped."""
-        reward = np.zeros(self.num_slots)
-        terminated = np.zeros(self.num_slots, dtype=bool)
-        truncated = np.zeros(self.num_slots, dtype=bool)
+        reward = np.zeros(len(running))
+        terminated = np.zeros(len(running), dtype=bool)
+        truncated = np.zeros(len(running), dtype=bool)
         adapted = self._to_env(actions)
         # Discrete environments expect a number; rows of an array are what the others expect.
         of_slot = adapted.tolist() if self._is_discrete else adapted
@@ -167,7 +169,7 @@ class SingleSlots(Slots):
                 self._store(slot, observation)
         except Exception as error:
             raise SlotError(slot, error) from error
-        return SlotStep(self._obs, reward, terminated, truncated)
+        return SlotStep(self._obs[: len(running)], reward, terminated, truncated)
 
     def _store(self, slot: int, observation: Any) -> None:
         if not self._is_box:

@@ -21,6 +21,7 @@ from tests.envs.rolling import (
     seeds_with,
     some_actions,
 )
+from ttray.envs import ENVIRONMENT_IDS
 
 
 @pytest.mark.parametrize("env_id", ALL)
@@ -288,3 +289,29 @@ def test_vector_environments_of_singles_keep_their_own_reset_modes() -> None:
         for mode in modes
     ]
     assert [env.metadata["autoreset_mode"] for env in envs] == modes
+
+
+@pytest.mark.parametrize("env_id", ENVIRONMENT_IDS)
+def test_stepping_the_first_slots_only_gives_them_the_same_bits(env_id):
+    whole, part = (gymnasium.make_vec(env_id, num_envs=5) for _ in range(2))
+    whole.action_space.seed(0)
+    whole.reset(seed=7)
+    part.reset(seed=7)
+    for step in range(20):
+        count = 5 - step // 5
+        actions = whole.action_space.sample()
+        expected, found = whole.step(actions), part.step_first(actions[:count], count)
+        for one, other in zip(expected[:4], found[:4], strict=True):
+            assert np.array_equal(one[:count], other)
+            assert len(other) == count
+    # A slot that was left out starts anew with its reset.
+    mask = np.array([False] * 4 + [True])
+    seeds = [None] * 4 + [99]
+    fresh = gymnasium.make_vec(env_id, num_envs=1)
+    first, _ = part.reset(seed=seeds, options={"reset_mask": mask})
+    assert np.array_equal(first[4], fresh.reset(seed=[99])[0][0])
+    for _ in range(8):
+        actions = whole.action_space.sample()
+        found, expected = part.step(actions), fresh.step(actions[4:])
+        assert np.array_equal(found[0][4], expected[0][0])
+        assert found[1][4] == expected[1][0]

@@ -13,7 +13,7 @@ estimate.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,8 +24,6 @@ from ttray.core.checks import check_count, check_descending_counts
 from ttray.core.dcs import DataCollectionStrategy
 
 __all__ = [
-    "MAX_STRETCH",
-    "TARGET_UTILIZATION",
     "Packing",
     "Quota",
     "choose_split",
@@ -34,12 +32,8 @@ __all__ = [
     "trajectory_lengths",
 ]
 
-TARGET_UTILIZATION = 0.97  # slots that are busier need no better packing
-MAX_STRETCH = 1.25  # how much later a packing may finish in order to keep slots that busy
-_STRETCH_TO_COME_CLOSER = 1.05
 _MAX_QUOTAS_PER_WORKER = 4
 _MAX_WIDENING = 1.25  # how many more vector steps a finer split may take
-_MAX_FITS = 48  # durations that are tried
 
 
 @dataclass(frozen=True)
@@ -87,11 +81,6 @@ class Packing:
     def num_slots(self) -> int:
         """How many slots are used; each has at least one trajectory."""
         return len(self.offsets) - 1
-
-    @property
-    def utilization(self) -> float:
-        """The part of the slots' time that is spent on planned steps, in (0, 1]."""
-        return self.num_steps / (self.num_slots * self.num_vector_steps)
 
     def positions(self, slot: int) -> NDArray[np.int64]:
         """Returns what the slot runs, in order: positions in the packed lengths."""
@@ -168,8 +157,7 @@ def choose_split(lengths: ArrayLike, num_workers: int, max_slots: int) -> list[Q
     Up to 4 quotas per worker. A quota takes as many vector steps as its longest trajectory has, however
     few its slots are, so a finer split of equally long trajectories multiplies the work of environments
     whose cost is per vector step. Mixed lengths split well: each quota holds similar ones. A finer split is
-    taken if it needs at most 25 % more vector steps, and either wastes at most 3 % of the slots' steps or
-    no more than the coarse one.
+    taken if it needs at most 25 % more vector steps.
 
     Args:
         lengths: Length of each trajectory id, `[num_trajectories]`, longest first.
@@ -186,31 +174,22 @@ def choose_split(lengths: ArrayLike, num_workers: int, max_slots: int) -> list[Q
 def _chosen_split(lengths_bytes: bytes, num_workers: int, max_slots: int) -> tuple[Quota, ...]:
     lengths = np.frombuffer(lengths_bytes, dtype=np.int64)
 
-    def costs(quotas: list[Quota]) -> tuple[int, int]:
-        packings = [pack(lengths[quota.start : quota.stop], max_slots) for quota in quotas]
-        return (
-            sum(packing.num_vector_steps for packing in packings),
-            sum(packing.num_slots * packing.num_vector_steps for packing in packings),
-        )
+    def vector_steps(quotas: list[Quota]) -> int:
+        return sum(pack(lengths[quota.start : quota.stop], max_slots).num_vector_steps for quota in quotas)
 
     coarse = split(lengths, num_workers)
-    vector_steps, slot_steps = costs(coarse)
-    allowed = max(slot_steps, int(lengths.sum()) / TARGET_UTILIZATION)
     for per_worker in range(_MAX_QUOTAS_PER_WORKER, 1, -1):
         fine = split(lengths, num_workers * per_worker)
-        fine_vector_steps, fine_slot_steps = costs(fine)
-        if fine_vector_steps <= _MAX_WIDENING * vector_steps and fine_slot_steps <= allowed:
+        if vector_steps(fine) <= _MAX_WIDENING * vector_steps(coarse):
             return tuple(fine)
     return tuple(coarse)
 
 
 def pack(lengths: ArrayLike, max_slots: int) -> Packing:
-    """Packs the trajectories of one quota into slots, so that they finish early and few slots wait.
+    """Packs the trajectories of one quota into slots, longest first onto the least loaded slot.
 
-    First longest first onto the least loaded slot, with the fewest slots that finish as early as
-    `max_slots` would. If that leaves slots idle for more than 3 % of the time, the trajectories are fitted
-    into slots of equal duration instead, each into the fullest slot that has room for it. Up to 25 % more
-    duration is accepted if it reaches the 3 %, and up to 5 % if it only comes closer.
+    Uses the fewest slots that finish as early as `max_slots` would. The slots are sorted by their load, so
+    that those which are done are always behind those which are not, and need not be stepped.
 
     Args:
         lengths: Length of each trajectory of the quota, `[num_trajectories]`, longest first.
@@ -225,34 +204,17 @@ def pack(lengths: ArrayLike, max_slots: int) -> Packing:
 def _packed(lengths_bytes: bytes, max_slots: int) -> Packing:
     lengths = np.frombuffer(lengths_bytes, dtype=np.int64)
     slot_of, num_vector_steps = _level(lengths, max_slots)
-    packing = _packing(lengths, slot_of)
-    if packing.utilization < TARGET_UTILIZATION:
-        shortest = max(int(lengths[0]), -(-packing.num_steps // max_slots))
-        longest = int(MAX_STRETCH * num_vector_steps)
-        for duration in range(shortest, longest + 1, -(-(longest - shortest + 1) // _MAX_FITS)):
-            fitted = _fit(lengths, duration, max_slots)
-            if fitted is None:
-                continue
-            other = _packing(lengths, fitted)
-            if other.utilization >= TARGET_UTILIZATION:
-                packing = other
-                break
-            is_short = other.num_vector_steps <= _STRETCH_TO_COME_CLOSER * num_vector_steps
-            if is_short and other.utilization > packing.utilization:
-                packing = other
-    packing.order.flags.writeable = packing.offsets.flags.writeable = False
-    return packing
-
-
-def _packing(lengths: NDArray[np.int64], slot_of: NDArray[np.int64]) -> Packing:
-    total = int(lengths.sum())
-    order = np.argsort(slot_of, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(slot_of))])
-    loads = np.add.reduceat(lengths[order], offsets[:-1])
+    loads = np.bincount(slot_of, weights=lengths).astype(np.int64)
+    rank = np.empty_like(loads)
+    rank[np.argsort(-loads, kind="stable")] = np.arange(len(loads))
+    order = np.argsort(rank[slot_of], kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rank[slot_of]))])
     _check_conserved("trajectories", int(np.sum(np.bincount(order) == 1)), len(lengths))
-    _check_conserved("steps", int(loads.sum()), total)
+    _check_conserved("steps", int(loads.sum()), int(lengths.sum()))
     _check_conserved("slots with trajectories", int(np.sum(np.diff(offsets) > 0)), len(offsets) - 1)
-    return Packing(order, offsets, num_steps=total, num_vector_steps=int(loads.max()))
+    _check_conserved("steps of the fullest slot", int(loads.max()), num_vector_steps)
+    order.flags.writeable = offsets.flags.writeable = False
+    return Packing(order, offsets, num_steps=int(lengths.sum()), num_vector_steps=num_vector_steps)
 
 
 def _level(lengths: NDArray[np.int64], max_slots: int) -> tuple[NDArray[np.int64], int]:
@@ -265,24 +227,6 @@ def _level(lengths: NDArray[np.int64], max_slots: int) -> tuple[NDArray[np.int64
         candidates, True, key=lambda num_slots: _deal(lengths, num_slots)[1] <= num_vector_steps
     )
     return _deal(lengths, fewest) if fewest < most else (slot_of, num_vector_steps)
-
-
-def _fit(lengths: NDArray[np.int64], duration: int, max_slots: int) -> NDArray[np.int64] | None:
-    """Returns the slot of each trajectory if slots of this duration are enough, or else None."""
-    # One integer per slot, in order: its room * max_slots + the slot.
-    rooms: list[int] = []
-    slots = []
-    for length in lengths.tolist():
-        fullest = bisect_left(rooms, length * max_slots)
-        if fullest < len(rooms):
-            room, slot = divmod(rooms.pop(fullest), max_slots)
-        elif len(rooms) < max_slots:
-            room, slot = duration, len(rooms)
-        else:
-            return None
-        slots.append(slot)
-        insort(rooms, (room - length) * max_slots + slot)
-    return np.array(slots, dtype=np.int64)
 
 
 def _deal(lengths: NDArray[np.int64], num_slots: int) -> tuple[NDArray[np.int64], int]:

@@ -30,8 +30,8 @@ class BatchedEnv(VectorEnv, ABC):
     """A vector environment whose slots step together in NumPy and reset one by one.
 
     A subclass defines its spaces and noise in the constructor and three methods: `_restart` puts
-    slots into their initial state, `_advance` makes one transition of all slots, `_observe` builds
-    the observations. Returned arrays are fresh: a caller may keep or change them.
+    slots into their initial state, `_advance` makes one transition, `_observe` builds the
+    observations. Returned arrays are fresh: a caller may keep or change them.
 
     Args:
         num_envs: Number of slots.
@@ -95,7 +95,7 @@ class BatchedEnv(VectorEnv, ABC):
         self._noise.restart(chosen, self._seeds_of(chosen, seed))
         self._restart(slots)
         self._ready = self._ready or not self._noise.unseeded_slots()
-        return self._observe(), {}
+        return self._observe(self.num_envs), {}
 
     def step(self, actions: ArrayLike) -> BatchStep:
         """Step every slot once.
@@ -106,13 +106,30 @@ class BatchedEnv(VectorEnv, ABC):
         Returns:
             Observations, rewards, terminations, truncations (never) and an empty info dictionary.
         """
+        return self.step_first(actions, self.num_envs)
+
+    def step_first(self, actions: ArrayLike, count: int) -> BatchStep:
+        """Step the first slots only, so that slots at the end may rest.
+
+        A slot that was left out must be reset before it is stepped again.
+
+        Args:
+            actions: One action for each of the first slots, `[count]` or `[count, action]`.
+            count: How many slots.
+
+        Returns:
+            As `step`, each array of `count` rows.
+        """
+        if not 1 <= count <= self.num_envs:
+            raise ValueError(f"{self.env_id}: cannot step the first {count} of {self.num_envs} slots")
         if not self._ready:
             raise gymnasium.error.ResetNeeded(
                 f"{self.env_id}: slots {self._noise.unseeded_slots()} were never reset; "
                 "call reset() before step()"
             )
-        rewards, terminations = self._advance(self._checked_actions(actions))
-        return self._observe(), rewards, terminations, np.zeros(self.num_envs, np.bool_), {}
+        shape = (count, *self.action_space.shape[1:])
+        rewards, terminations = self._advance(self._checked_actions(actions, shape))
+        return self._observe(count), rewards, terminations, np.zeros(count, np.bool_), {}
 
     @abstractmethod
     def _restart(self, slots: NDArray[np.intp]) -> None:
@@ -120,15 +137,15 @@ class BatchedEnv(VectorEnv, ABC):
 
     @abstractmethod
     def _advance(self, actions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Make one transition of all slots; return rewards and terminations, each `[slots]`."""
+        """Make one transition of the first `len(actions)` slots; return rewards and terminations."""
 
     @abstractmethod
-    def _observe(self) -> NDArray[np.float32]:
-        """Build the observations of all slots, `[slots, ...]`, in a fresh array."""
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        """Build the observations of the first slots, `[count, ...]`, in a fresh array."""
 
     @abstractmethod
-    def _checked_actions(self, actions: ArrayLike) -> NDArray[Any]:
-        """Return the actions as an array of the batched space, or raise ValueError."""
+    def _checked_actions(self, actions: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Return the actions as an array of this shape, or raise ValueError."""
 
     def _slots_to_reset(self, options: dict[str, Any] | None) -> NDArray[np.intp]:
         mask = None if options is None else options.get("reset_mask")
@@ -193,18 +210,18 @@ class ChoiceEnv(BatchedEnv):
         super().__init__(num_envs, action_space=space, **parameters)
         self._num_choices = num_choices
 
-    def _checked_actions(self, actions: ArrayLike) -> NDArray[np.int64]:
+    def _checked_actions(self, actions: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Return the actions as int64, `[slots]` or `[slots, components]`."""
         found = np.asarray(actions)
-        if found.shape != self.action_space.shape or found.dtype.kind not in "iu":
+        if found.shape != shape or found.dtype.kind not in "iu":
             raise ValueError(
-                f"{self.env_id}: actions must be integers of shape {self.action_space.shape}, "
+                f"{self.env_id}: actions must be integers of shape {shape}, "
                 f"found {found.dtype} of shape {found.shape}"
             )
         choices = found.astype(np.int64, copy=False)
         # Seen as unsigned, a negative action is a huge one: one reduction checks both ends.
         if np.maximum.reduce(choices.view(np.uint64), axis=None) >= self._num_choices:
-            wrong = ((choices < 0) | (choices >= self._num_choices)).reshape(self.num_envs, -1)
+            wrong = ((choices < 0) | (choices >= self._num_choices)).reshape(len(choices), -1)
             slot = int(np.flatnonzero(wrong.any(axis=1))[0])
             raise ValueError(
                 f"{self.env_id}: action {choices[slot].tolist()} in slot {slot} is out of range; "

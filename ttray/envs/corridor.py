@@ -62,11 +62,12 @@ class CorridorVectorEnv(ChoiceEnv):
         self._position[slots] = 0.0
 
     def _advance(self, actions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        luck, deviation = self._noise.next_step()
+        count = len(actions)
+        luck, deviation = self._noise.next_step()[:, :count]
         # Success is an event of a normal value too, so that the stream holds one kind of noise.
         succeeds = luck < self._success_quantile
         directions = np.where(succeeds == (actions == RIGHT), 1.0, -1.0)
-        position = self._position
+        position = self._position[:count]
         at_goal = position > self._x_max - GOAL_DISTANCE
         moved = self._move_std * deviation
         moved += directions
@@ -74,11 +75,11 @@ class CorridorVectorEnv(ChoiceEnv):
         np.minimum(moved, self._x_max, out=moved)
         np.maximum(moved, -self._x_max, out=moved)
         np.copyto(moved, position, where=at_goal)
-        self._position = moved
-        return self._rewards(at_goal, directions), np.zeros(self.num_envs, np.bool_)
+        self._position[:count] = moved
+        return self._rewards(at_goal, directions), np.zeros(count, np.bool_)
 
-    def _observe(self) -> NDArray[np.float32]:
-        return self._position.astype(np.float32)[:, None]
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        return self._position[:count].astype(np.float32)[:, None]
 
     @abstractmethod
     def _rewards(self, at_goal: NDArray[np.bool_], directions: NDArray[np.float64]) -> NDArray[np.float64]:

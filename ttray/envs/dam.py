@@ -114,24 +114,25 @@ class DamVectorEnv(ChoiceEnv):
         self._storage[slots] = self._initial_storage
 
     def _advance(self, actions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        net_inflow = self._inflow_std * self._noise.next_step()
-        net_inflow += self._mean_inflow.take(self._day, axis=1)
+        count = len(actions)
+        day, storage = self._day[:count], self._storage[:count]
+        net_inflow = self._inflow_std * self._noise.next_step()[:, :count]
+        net_inflow += self._mean_inflow.take(day, axis=1)
         net_inflow -= actions
-        storage = self._storage
-        flooding = np.zeros(self.num_envs)
+        flooding = np.zeros(count)
         for day_inflow in net_inflow:
             flooding += np.maximum(storage - self._flooding_threshold, 0.0)
             storage = np.maximum(storage + day_inflow, 0.0)
-        self._storage = storage
-        self._day += self._hold_days
-        self._day %= DAYS_PER_YEAR
+        self._storage[:count] = storage
+        day += self._hold_days
+        day %= DAYS_PER_YEAR
         rewards = self._flooding_factor * flooding
         rewards += self._demand_rewards.take(actions)
-        return rewards, np.zeros(self.num_envs, np.bool_)
+        return rewards, np.zeros(count, np.bool_)
 
-    def _observe(self) -> NDArray[np.float32]:
-        observations = self._observation_rows.take(self._day, axis=0)
-        observations[:, 0] = _normalised(self._storage)
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        observations = self._observation_rows.take(self._day[:count], axis=0)
+        observations[:, 0] = _normalised(self._storage[:count])
         return observations
 
 

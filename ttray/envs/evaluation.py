@@ -106,15 +106,16 @@ class EvaluationVectorEnv(ChoiceEnv):
         self._steps[slots] = 0
 
     def _advance(self, actions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        noise = self._noise.next_step()[0]
-        rewards = self._stds.take(self._steps) * noise
-        rewards += self._means.take(2 * self._steps + actions)
-        self._steps += 1
-        np.minimum(self._steps, self._horizon, out=self._steps)
-        return rewards, np.zeros(self.num_envs, np.bool_)
+        steps = self._steps[: len(actions)]
+        noise = self._noise.next_step()[0, : len(actions)]
+        rewards = self._stds.take(steps) * noise
+        rewards += self._means.take(2 * steps + actions)
+        steps += 1
+        np.minimum(steps, self._horizon, out=steps)
+        return rewards, np.zeros(len(actions), np.bool_)
 
-    def _observe(self) -> NDArray[np.float32]:
-        return self._steps.astype(np.float32)[:, None]
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        return self._steps[:count].astype(np.float32)[:, None]
 
 
 class EvaluationEnv(SingleEnv):

@@ -89,23 +89,25 @@ class ReacherVectorEnv(BatchedEnv):
 
     def _advance(self, actions: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         model, frame_skip, step = self._model, self._frame_skip, mujoco.mj_step
-        for control, action in zip(self._controls, actions, strict=True):
+        count = len(actions)
+        state = self._state[:count]
+        for control, action in zip(self._controls[:count], actions, strict=True):
             control[:] = action
-        for data in self._data:
+        for data in self._data[:count]:
             step(model, data, frame_skip)
-        np.concatenate(self._views, out=self._state.reshape(-1))
-        distances = np.hypot(*(self._state[:, _FINGERTIP] - self._state[:, _TARGET]).T)
+        np.concatenate(self._views[: 3 * count], out=state.reshape(-1))
+        distances = np.hypot(*(state[:, _FINGERTIP] - state[:, _TARGET]).T)
         rewards = -self._distance_weight * distances
         rewards -= self._control_weight * np.square(actions).sum(axis=1)
         for slot in np.flatnonzero(distances < self._reach_distance).tolist():
             target = _draw_target(self._generator(slot))
             self._data[slot].qpos[2:] = target
             self._state[slot, _TARGET] = target
-        return rewards, np.zeros(self.num_envs, np.bool_)
+        return rewards, np.zeros(count, np.bool_)
 
-    def _observe(self) -> NDArray[np.float32]:
-        state = self._state
-        observations = np.empty((self.num_envs, 10), np.float32)
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        state = self._state[:count]
+        observations = np.empty((count, 10), np.float32)
         observations[:, 0:2] = np.cos(state[:, _ANGLES])
         observations[:, 2:4] = np.sin(state[:, _ANGLES])
         observations[:, 4:6] = state[:, _TARGET]
@@ -113,11 +115,11 @@ class ReacherVectorEnv(BatchedEnv):
         observations[:, 8:10] = state[:, _FINGERTIP] - state[:, _TARGET]
         return observations
 
-    def _checked_actions(self, actions: ArrayLike) -> NDArray[np.float64]:
+    def _checked_actions(self, actions: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
         found = np.asarray(actions)
-        if found.shape != (self.num_envs, 2) or found.dtype.kind not in "fiu":
+        if found.shape != shape or found.dtype.kind not in "fiu":
             raise ValueError(
-                f"{self.env_id}: actions must be numbers of shape ({self.num_envs}, 2), "
+                f"{self.env_id}: actions must be numbers of shape {shape}, "
                 f"found {found.dtype} of shape {found.shape}"
             )
         torques = found.astype(np.float64, copy=False)

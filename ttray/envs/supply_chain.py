@@ -132,59 +132,61 @@ class SupplyChainVectorEnv(ChoiceEnv):
         self._period[slots] = 0
 
     def _advance(self, actions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        stock = self._stock[:-1]
+        count = len(actions)
+        stock = self._stock[:-1, :count]
         stages = len(stock)
-        wanted = self._backlog  # replaced below, so that it may be changed here
-        wanted[0] += self._next_demand()
+        wanted = self._backlog[:, :count].copy()
+        wanted[0] += self._next_demand(count)
         wanted[1:] += actions.T
 
         # Rows: units sold to the customer, shipped to each stage, and produced (= last shipment).
-        units = np.empty((stages + 2, self.num_envs))
+        units = np.empty((stages + 2, count))
         shipped = units[1:-1]
-        np.minimum(wanted[1:], self._capacities, out=shipped)
+        np.minimum(wanted[1:], self._capacities[:, :count], out=shipped)
         np.minimum(shipped[:-1], stock[1:], out=shipped[:-1])  # the producer is never short
         units[-1] = shipped[-1]
 
         for stage, lead in enumerate(self._lead_times):
-            self._arrivals[(self._clock + lead) % len(self._arrivals), stage] = shipped[stage]
-        stock += self._arrivals[self._clock]
+            self._arrivals[(self._clock + lead) % len(self._arrivals), stage, :count] = shipped[stage]
+        stock += self._arrivals[self._clock, :, :count]
         self._clock = (self._clock + 1) % len(self._arrivals)
 
         np.minimum(stock[0], wanted[0], out=units[0])
         stock -= units[:stages]
-        self._backlog = wanted - units[:-1]
+        backlog = wanted - units[:-1]
+        self._backlog[:, :count] = backlog
 
         # The grouping and the order of the sums are the original's, to the last bit.
-        costs = self._unit_costs * units[1:]
-        costs += self._backlog_costs * self._backlog
-        costs += self._holding_costs * self._stock
-        profits = self._prices * units[:-1]
+        costs = self._unit_costs[:, :count] * units[1:]
+        costs += self._backlog_costs[:, :count] * backlog
+        costs += self._holding_costs[:, :count] * self._stock[:, :count]
+        profits = self._prices[:, :count] * units[:-1]
         profits -= costs
-        rewards = self._weights.take(np.minimum(self._period, self._periods))
+        period = self._period[:count]
+        rewards = self._weights.take(np.minimum(period, self._periods))
         rewards *= np.add.reduce(profits, axis=0)
 
-        self._period += 1
-        orders = np.empty_like(self._orders)
-        orders[:, :-stages] = self._orders[:, stages:]
-        orders[:, -stages:] = self._order_levels.take(actions)
-        self._orders = orders
-        return rewards, self._period >= self._periods
+        period += 1
+        # A copy, because NumPy would have to buffer the overlapping rows anyhow.
+        self._orders[:count, :-stages] = self._orders[:count, stages:].copy()
+        self._orders[:count, -stages:] = self._order_levels.take(actions)
+        return rewards, period >= self._periods
 
-    def _observe(self) -> NDArray[np.float32]:
-        stock = self._stock[:-1]
-        observations = np.empty(self.observation_space.shape, np.float32)
+    def _observe(self, count: int) -> NDArray[np.float32]:
+        stock = self._stock[:-1, :count]
+        observations = np.empty((count, *self.single_observation_space.shape), np.float32)
         observations[:, : len(stock)] = _normalised(stock).T
-        observations[:, len(stock) :] = self._orders
+        observations[:, len(stock) :] = self._orders[:count]
         return observations
 
     def _per_slot(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Repeat `[stages]` to `[stages, slots]`: equal shapes cost a third of a broadcast."""
         return np.repeat(values[:, None], self.num_envs, axis=1)
 
-    def _next_demand(self) -> NDArray[np.float64]:
+    def _next_demand(self, count: int) -> NDArray[np.float64]:
         if self._demand is None:
-            return self._noise.next_step()[0]
-        return self._demand[np.minimum(self._period, self._periods - 1)]
+            return self._noise.next_step()[0, :count]
+        return self._demand[np.minimum(self._period[:count], self._periods - 1)]
 
 
 class SupplyChainEnv(SingleEnv):
