@@ -11,12 +11,12 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import ray
-from ray.exceptions import ActorDiedError, RayError
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
 from ttray.core.batch import concatenate, validate
 from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
@@ -169,10 +169,10 @@ class LocalDispatcher:
 
 @dataclass(frozen=True)
 class _Flight:
-    """A quota on its way: who has it, and until when."""
+    """A quota on its way: who has it, and until when. None: of a collection that was given up."""
 
     worker: int
-    quota: Quota
+    quota: Quota | None
     deadline: float
 
 
@@ -235,7 +235,7 @@ class Dispatcher:
                 if on_progress and not lost:
                     on_progress(tally.progress())
         finally:
-            self._forget_flights()
+            self._forget_quotas()
         return tally.finish(work)
 
     def _send(self, worker: int, work_ref: ray.ObjectRef, quota: Quota) -> None:
@@ -259,10 +259,14 @@ class Dispatcher:
                 self._take_ping(reference)
                 continue
             flight = self._flights.pop(reference)
+            if flight.quota is None:
+                self._ping(flight.worker)
+                continue
             try:
                 outcome: Outcome = ray.get(reference)
             except RayError as death:
-                problem = f"worker {flight.worker} died: {death}"
+                what = "raised" if isinstance(death, RayTaskError) else "died"
+                problem = f"worker {flight.worker} {what}: {death}"
                 logger.warning("%s; sending quota %d again", problem, flight.quota.index)
                 self._ping(flight.worker)
                 self._count(errors, flight.quota, 2, problem)
@@ -298,12 +302,13 @@ class Dispatcher:
                 f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
                 "(quota_timeout_s) and was killed"
             )
-            logger.warning("%s; sending quota %d again", problem, flight.quota.index)
+            logger.warning("%s", problem)
             del self._flights[reference]
             ray.kill(self._workers[flight.worker], no_restart=False)
             self._ping(flight.worker)
-            self._count(errors, flight.quota, 2, f"{problem}; raise it if quotas may take longer")
-        return [flight.quota for flight in late.values()]
+            if flight.quota is not None:
+                self._count(errors, flight.quota, 2, f"{problem}; raise it if quotas may take longer")
+        return [flight.quota for flight in late.values() if flight.quota is not None]
 
     def _ping(self, worker: int) -> None:
         """Asks whether a worker is alive; it is used again once it answers."""
@@ -328,11 +333,11 @@ class Dispatcher:
         else:
             self._idle.append(worker)
 
-    def _forget_flights(self) -> None:
-        """After a failure: workers still busy are asked again before they get the next quota."""
-        for flight in self._flights.values():
-            self._ping(flight.worker)
-        self._flights.clear()
+    def _forget_quotas(self) -> None:
+        """After a failure: nobody waits for what is still on its way, but a worker that hangs in it is
+        killed in its time all the same."""
+        for reference, flight in self._flights.items():
+            self._flights[reference] = replace(flight, quota=None)
 
     def _nobody_left(self) -> CollectionError:
         if len(self._gone) == len(self._workers):
