@@ -12,6 +12,8 @@ def connect(num_env_runners: int) -> None:
     """Joins the cluster that the job runs on, or starts one of this machine with room for the actors."""
     # RLlib warns of its own deprecated calls, one line per actor.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    if ray.is_initialized():
+        return
     if "RAY_ADDRESS" in os.environ:
         ray.init(logging_level="ERROR", log_to_driver=False)
         return

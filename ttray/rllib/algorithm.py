@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     EVALUATION_RESULTS,
@@ -97,13 +97,22 @@ class TTPOIS(Algorithm):
 
     def _publish(self) -> None:
         """Makes the learner's weights everybody's: the next quotas', and those of RLlib's own runners."""
-        # Blocking, because the default call is dropped while an earlier one is under way. A runner that
-        # is just restarting is not waited for: its quotas carry their weights.
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group,
-            inference_only=True,
-            timeout_seconds=_PUBLISH_TIMEOUT_S,
-        )
+        # Not by `EnvRunnerGroup.sync_weights`: it drops a call while an earlier one is under way, and
+        # runners ignore weights with an older number than theirs, such as those of an older checkpoint.
+        # Without a number they always load. A runner that is just restarting is not waited for long:
+        # its quotas carry their weights.
+        weights = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
+        state = {COMPONENT_RL_MODULE: weights}
+        self.env_runner.set_state(state)
+        if self.env_runner_group.num_remote_env_runners():
+            self.env_runner_group.foreach_env_runner(
+                "set_state",
+                kwargs={"state": ray.put(state)},
+                local_env_runner=False,
+                timeout_seconds=_PUBLISH_TIMEOUT_S,
+            )
         self._policy = policy_of_module(self.get_module())
 
     def _work(self, strategy: dcs.DataCollectionStrategy, iteration: int) -> Work:

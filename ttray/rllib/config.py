@@ -182,6 +182,8 @@ class TTPOISConfig(AlgorithmConfig):
                     f"{name} is not supported: rollouts do not run connectors. Wrap the environment "
                     "(gymnasium.Wrapper) to change observations or actions"
                 )
+        if not self.create_local_env_runner:
+            raise ValueError("create_local_env_runner must be True: the driver keeps the policy there")
         if self.normalize_actions:
             raise ValueError("normalize_actions must be False: the density is that of the raw action")
         if not issubclass(self.env_runner_cls, QuotaEnvRunner):

@@ -35,7 +35,7 @@ class DispatchSettings:
 
     Attributes:
         quotas_per_actor: How finely the plan is split; None for as many, up to 4, as do not make the
-            vector slots much narrower.
+            vector slots much narrower or the quotas too small to be worth sending.
         quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
         max_attempts: How often a quota may fail by an error of its environment before the collection
             gives up; twice as often where its worker dies or hangs, which need not be its fault.
