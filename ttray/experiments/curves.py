@@ -92,13 +92,13 @@ def draw_curves(
         for algorithm in sorted({name for name, _ in by_run}, reverse=True):
             runs = [run for (name, _), run in by_run.items() if name == algorithm]
             shortest = min(len(run) for run in runs)
-            steps = [row["num_env_steps"] for row in runs[0][:shortest]]
+            steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
             mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
             colour, style = _COLOURS.get(algorithm), _STYLES.get(algorithm, "-")
             label = algorithm + (f", {len(runs)} seeds" if len(runs) > 1 else "")
             panel.plot(steps, mean, color=colour, linestyle=style, label=label)
             panel.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-        panel.set_xlabel("environment steps")
+        panel.set_xlabel("environment steps (thousands)")
         panel.set_ylabel({"episode_return_mean": "undiscounted return"}.get(column, column.replace("_", " ")))
         panel.grid(alpha=0.3)
         panel.legend(frameon=False)
