@@ -143,6 +143,7 @@ class _Run:
         """Runs the quota to its end."""
         started = time.perf_counter()
         try:
+            self._slots.expect(self._env_seeds)
             obs: NDArray[np.float32] | None = self._begin()
             while obs is not None:
                 obs = self._step(obs)

@@ -80,6 +80,9 @@ class Slots(ABC):
     num_slots: int
     skips_idle: bool
 
+    def expect(self, seeds: Sequence[int]) -> None:  # noqa: B027  (a hint that need not be taken)
+        """Tells which seeds are to come."""
+
     @abstractmethod
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
         """Resets some slots with their seeds; returns the observations of all, `[slots, obs_size]`."""
@@ -105,6 +108,10 @@ class BatchedSlots(Slots):
         self._to_env = _action_adapter(environment.single_action_space)
         self._seeds: list[int | None] = [None] * self.num_slots
         self._mask = np.zeros(self.num_slots, dtype=bool)
+
+    def expect(self, seeds: Sequence[int]) -> None:
+        """See base class."""
+        self._environment.expect_seeds(seeds)
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
         """See base class."""

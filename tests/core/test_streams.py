@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ttray.core.streams import TrajectoryStreams, spawned_words, trajectory_streams
+from ttray.core.streams import TrajectoryStreams, pcg64_states, spawned_words, trajectory_streams
 
 small = st.integers(0, 2**32 - 1)
 # Around the edges of 32-bit words, where NumPy changes the number of words that it hashes.
@@ -76,3 +76,14 @@ def test_no_trajectories_have_no_words() -> None:
 def test_bad_input_is_named(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         spawned_words(*arguments, num_words=5)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
+def test_states_of_many_generators_are_numpys(seeds):
+    assert pcg64_states(np.array(seeds, dtype=np.int64)) == [np.random.PCG64(seed).state for seed in seeds]
+
+
+@pytest.mark.parametrize("seeds", [[-1], [2**32], [0.5], [[1]]])
+def test_seeds_of_more_than_32_bits_are_refused(seeds):
+    with pytest.raises(ValueError, match="seeds must be a row of integers from 0 to"):
+        pcg64_states(seeds)

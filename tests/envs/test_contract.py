@@ -315,3 +315,16 @@ def test_stepping_the_first_slots_only_gives_them_the_same_bits(env_id):
         found, expected = part.step(actions), fresh.step(actions[4:])
         assert np.array_equal(found[0][4], expected[0][0])
         assert found[1][4] == expected[1][0]
+
+
+@pytest.mark.parametrize("env_id", ENVIRONMENT_IDS)
+def test_expected_seeds_give_the_same_bits(env_id):
+    plain, prepared = (gymnasium.make_vec(env_id, num_envs=3) for _ in range(2))
+    plain.action_space.seed(0)
+    for seeds in ([5, 6, 7], [8, 9, 8]):
+        prepared.expect_seeds(seeds[1:])
+        assert np.array_equal(plain.reset(seed=seeds)[0], prepared.reset(seed=seeds)[0])
+        for _ in range(12):
+            actions = plain.action_space.sample()
+            for one, other in zip(plain.step(actions)[:4], prepared.step(actions)[:4], strict=True):
+                assert np.array_equal(one, other)

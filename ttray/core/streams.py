@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["TrajectoryStreams", "spawned_words", "trajectory_streams"]
+__all__ = ["TrajectoryStreams", "pcg64_states", "spawned_words", "trajectory_streams"]
 
 # NumPy's constants (numpy/random/bit_generator.pyx, after M. E. O'Neill's `seed_seq_fe`).
 _POOL_SIZE = 4
@@ -25,6 +25,9 @@ _INIT_B, _MULTIPLIER_B = 0x8B51F9DD, 0x58F38DED
 _MIX_LEFT, _MIX_RIGHT = 0xCA01F9DD, 0x4973F715
 _SHIFT = 16
 _MASK = 0xFFFFFFFF
+
+_PCG64_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_PCG64_MODULUS = 1 << 128
 
 _NUM_WORDS = 5  # one for the environment's seed, four for the generator of the noise
 
@@ -51,13 +54,8 @@ class TrajectoryStreams:
     def noise_state(self, position: int) -> dict[str, Any]:
         """Returns the state of the PCG64 generator of the action noise of one trajectory."""
         high, low, inc_high, inc_low = self.noise_words[position]
-        return {
-            "bit_generator": "PCG64",
-            # An increment is odd, or the generator would have a short period.
-            "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low | 1},
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        # An increment is odd, or the generator would have a short period.
+        return _pcg64_state(high << 64 | low, inc_high << 64 | inc_low | 1)
 
 
 def trajectory_streams(seed: int, iteration: int, trajectory: int) -> tuple[int, dict[str, Any]]:
@@ -68,6 +66,41 @@ def trajectory_streams(seed: int, iteration: int, trajectory: int) -> tuple[int,
     """
     streams = TrajectoryStreams.of(seed, iteration, [trajectory])
     return streams.env_seeds[0], streams.noise_state(0)
+
+
+def pcg64_states(seeds: ArrayLike) -> list[dict[str, Any]]:
+    """Computes the state of `np.random.PCG64(seed)` for many seeds at once.
+
+    Args:
+        seeds: `[seeds]`, integers from 0 to 2**32 - 1.
+    """
+    entropy = np.asarray(seeds)
+    if entropy.ndim != 1 or entropy.dtype.kind not in "iu" or np.any((entropy < 0) | (entropy > _MASK)):
+        raise ValueError(f"seeds must be a row of integers from 0 to {_MASK}, found {seeds!r}")
+    constants = _constants(_INIT_A, _MULTIPLIER_A)
+    entropy = entropy.astype(np.uint32)
+    zeros = np.zeros_like(entropy)
+    pool = [_hashed(word, constants, 1)[0] for word in (entropy, zeros, zeros, zeros)]
+    for source in range(_POOL_SIZE):
+        for target in range(_POOL_SIZE):
+            if source != target:
+                pool[target] = _mixed(pool[target], _hashed(pool[source], constants, 1)[0])
+    states = []
+    for high, low, sequence_high, sequence_low in _generated(np.array(pool), 4).tolist():
+        # As PCG64 seeds itself: an increment from the last two words, two steps around the first two.
+        increment = ((sequence_high << 64 | sequence_low) << 1 | 1) % _PCG64_MODULUS
+        state = ((increment + (high << 64 | low)) * _PCG64_MULTIPLIER + increment) % _PCG64_MODULUS
+        states.append(_pcg64_state(state, increment))
+    return states
+
+
+def _pcg64_state(state: int, increment: int) -> dict[str, Any]:
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": increment},
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
 
 
 def spawned_words(seed: int, iteration: int, trajectories: ArrayLike, num_words: int) -> NDArray[np.uint64]:
@@ -142,7 +175,11 @@ def _absorbed(
     pool: NDArray[np.uint32], words: NDArray[np.uint32], constants: Iterator[tuple[int, int]]
 ) -> NDArray[np.uint32]:
     """Hashes one more word of each trajectory, `[trajectories]`, into the pools `[4, trajectories]`."""
-    mixed = np.uint32(_MIX_LEFT) * pool - np.uint32(_MIX_RIGHT) * _hashed(words, constants, _POOL_SIZE)
+    return _mixed(pool, _hashed(words, constants, _POOL_SIZE))
+
+
+def _mixed(left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    mixed = np.uint32(_MIX_LEFT) * left - np.uint32(_MIX_RIGHT) * right
     return mixed ^ mixed >> np.uint32(_SHIFT)
 
 

@@ -97,6 +97,10 @@ class BatchedEnv(VectorEnv, ABC):
         self._ready = self._ready or not self._noise.unseeded_slots()
         return self._observe(self.num_envs), {}
 
+    def expect_seeds(self, seeds: Sequence[int]) -> None:
+        """Prepare for resets with these seeds of 32 bits; changes the speed, never a value."""
+        self._noise.expect(seeds)
+
     def step(self, actions: ArrayLike) -> BatchStep:
         """Step every slot once.
 
