@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _MAX_QUOTAS_PER_WORKER = 4
-_MIN_STEPS_OF_FINE_QUOTA = 10_000
+_MIN_STEPS_OF_FINE_QUOTA = 20_000
 _MAX_WIDENING = 1.25  # how many more vector steps a finer split may take
 
 
@@ -158,7 +158,7 @@ def choose_split(lengths: ArrayLike, num_workers: int, max_slots: int) -> list[Q
     Up to 4 quotas per worker. A quota takes as many vector steps as its longest trajectory has, however
     few its slots are, so a finer split of equally long trajectories multiplies the work of environments
     whose cost is per vector step. Mixed lengths split well: each quota holds similar ones. A finer split is
-    taken if it needs at most 25 % more vector steps and its quotas have 10,000 steps or more: sending a quota
+    taken if it needs at most 25 % more vector steps and its quotas have 20,000 steps or more: sending a quota
     costs about 5 ms, which smaller ones would not earn back.
 
     Args:

@@ -7,8 +7,8 @@ Beside it the limit: a bare loop in one process over a full vector environment w
 step, times the cores that two actors can use. What is compared runs in turns; medians over the rounds are
 printed, of the plan of the paper's preset (γ in the first column) and of ten times its budget. Needs a
 machine that does nothing else: both sides share its cores with whatever runs beside them.
-Expected: Reacher ends in "ok"; so does Dam with ten times the budget, or nearly. The preset's own plans of
-Dam and CartPole are "SLOW": they last 20 to 70 ms, as long as their longest trajectory takes step by step,
+Expected: Reacher ends in "ok", and so do all with ten times the budget. The preset's own plans of Dam and
+CartPole are "SLOW": they last 20 to 70 ms, as long as their longest trajectory takes step by step,
 and starting and sending two quotas costs 10 ms of that.
 """
 
