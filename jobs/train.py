@@ -80,7 +80,7 @@ def main() -> int:
     print(f"metrics     {directory / 'metrics.csv'}")
     print(f"picture     {directory / 'curve.png'}")
     print(f"checkpoint  {directory / 'checkpoint'}")
-    print(f"to go on    add --iterations {2 * run.num_iterations} to the same command")
+    print(f"to go on    the same with --iterations {2 * run.num_iterations}")
     return 0
 
 
