@@ -21,6 +21,12 @@ NUM_ACTORS = 4
 ENVIRONMENTS = ("ttray/Dam-v0", "ttray/SupplyChain-v0", "ttray/Reacher-v0", "CartPole-v1")
 
 
+def resident_bytes():
+    """Memory of this process alone: without what it shares with the object store."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+
+
 class AnyWorker:
     """A rollout worker per environment, chosen by the name in the work: one process serves every test."""
 
@@ -34,9 +40,7 @@ class AnyWorker:
         return os.getpid()
 
     def rss(self):
-        """Memory of this process alone, in bytes: without what it shares with the object store."""
-        fields = Path("/proc/self/statm").read_text().split()
-        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes()
 
 
 @dataclass
