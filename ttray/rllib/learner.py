@@ -47,8 +47,8 @@ class OfflineLearner(TorchLearner):
         """No optimizer: the line search decides the steps."""
 
     def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
-        """Not used: the bound is not a loss of minibatches."""
-        raise NotImplementedError("TT-POIS has no minibatch loss; call update(training_data=...)")
+        """Refuses: RLlib's class demands the method, but the bound is of a whole batch, not a minibatch."""
+        raise RuntimeError("TT-POIS has no minibatch loss; call update(training_data=...)")
 
     def update(self, *, training_data: TableTrainingData, **kwargs: Any) -> dict[str, Any]:
         """Improves the policy on a batch.

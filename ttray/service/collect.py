@@ -9,13 +9,7 @@ import ray
 
 from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.rollout import Policy
-from ttray.service.dispatcher import (
-    CollectionStats,
-    Dispatcher,
-    DispatchSettings,
-    LocalDispatcher,
-)
+from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
 from ttray.service.policies import PolicySource, policy_from
 from ttray.service.progress import OnProgress, TerminalProgress
 from ttray.service.worker import RolloutActor, RolloutWorker, Work
@@ -76,24 +70,14 @@ def collect(
         policy=policy_from(policy, facts, seed=seed),
         max_slots=num_envs,
     )
-    table, _ = _collect(
-        maker, work, num_actors, settings or DispatchSettings(), on_progress or TerminalProgress()
-    )
-    return table
-
-
-def _collect(
-    maker: EnvironmentMaker,
-    work: Work,
-    num_actors: int,
-    settings: DispatchSettings,
-    on_progress: OnProgress,
-) -> tuple[pa.Table, CollectionStats]:
+    settings, on_progress = settings or DispatchSettings(), on_progress or TerminalProgress()
     if num_actors == 0:
-        return LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
+        table, _ = LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
+        return table
     actors = start_actors(maker, num_actors)
     try:
-        return Dispatcher(actors, settings).collect(work, on_progress)
+        table, _ = Dispatcher(actors, settings).collect(work, on_progress)
+        return table
     finally:
         for actor in actors.values():
             ray.kill(actor)
@@ -115,6 +99,3 @@ def check_time_limit(facts: EnvironmentFacts, horizon: int) -> None:
             f"{horizon}, which would bias the estimate; lower the horizon to {facts.time_limit}, or "
             f"register the environment with max_episode_steps of at least {horizon}"
         )
-
-
-__all__ = ["Policy", "check_time_limit", "collect", "start_actors"]
