@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ttray.experiments.connection import connect
 from ttray.experiments.presets import PRESETS
-from ttray.experiments.training import ALGORITHMS, Run, train
+from ttray.experiments.training import ALGORITHMS, Run, Stopped, train
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -73,9 +73,9 @@ def main() -> int:
     )
     try:
         rows = train(run, directory, show)
-    except KeyboardInterrupt:
-        print(f"\nstopped; run the same command again to go on from {directory / 'checkpoint'}")
-        return 130
+    except Stopped as stop:
+        print(f"\n{stop}; run the same command again to go on from {directory / 'checkpoint'}")
+        return 128 + stop.signal_number
     print(f"\ndiscounted return {rows[0]['discounted_return']:.3f} -> {rows[-1]['discounted_return']:.3f}")
     print(f"metrics     {directory / 'metrics.csv'}")
     print(f"picture     {directory / 'curve.png'}")

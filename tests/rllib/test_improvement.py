@@ -231,6 +231,25 @@ def test_batch_of_other_weights_is_refused_with_its_trajectories():
     assert torch.equal(parameters_to_vector(learner.parameters()), before)
 
 
+def test_an_interrupted_update_leaves_the_weights_as_they_were():
+    distribution = KINDS["categorical"]
+    policy = Policy(distribution)
+    table = sampled_table(STRATEGIES["TT-POIS"], distribution, policy)
+    before = parameters_to_vector(policy.parameters()).clone()
+    calls = []
+
+    def forward(obs):
+        calls.append(not torch.equal(parameters_to_vector(policy.parameters()), before))
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return policy(obs)
+
+    with pytest.raises(KeyboardInterrupt):
+        improve(policy, forward, table, settings())
+    assert calls[-1], "the interruption must come while a candidate is evaluated"
+    assert torch.equal(parameters_to_vector(policy.parameters()), before)
+
+
 def test_min_max_reward_widens_the_bound():
     distribution = KINDS["categorical"]
     policy = Policy(distribution)

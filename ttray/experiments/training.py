@@ -2,14 +2,17 @@
 
 A run is a directory: `run.json` (what was asked for), `metrics.csv` (one row per iteration), `checkpoint/`
 (the newest whole checkpoint) and `curve.png`. Killing the process at any time leaves a usable checkpoint:
-a new one is complete before it takes the place of the last.
+a new one is complete before it takes the place of the last. A first Ctrl-C or SIGTERM ends the iteration that
+is under way, saves and stops; a second one stops at once.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,18 @@ from ttray.rllib.config import POISConfig, TTPOISConfig
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 
 OnIteration = Callable[[dict[str, float]], None]
+
+
+class Stopped(Exception):
+    """Training was stopped by a signal; its checkpoint is complete.
+
+    Args:
+        signal_number: Which signal.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        self.signal_number = signal_number
 
 
 @dataclass(frozen=True)
@@ -87,25 +102,46 @@ def train(run: Run, directory: Path, on_iteration: OnIteration | None = None) ->
 
     Returns:
         The rows of the learning curve, those before a resumption included.
+
+    Raises:
+        Stopped: By a signal, after the checkpoint was written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     _check_same_run(run, directory)
     algorithm, rows = _begin(run, directory)
     try:
-        while len(rows) < run.num_iterations:
-            rows.append(curve_row(algorithm.train()))
-            if on_iteration:
-                on_iteration(rows[-1])
-            if len(rows) % run.checkpoint_every == 0 or len(rows) == run.num_iterations:
-                _save(algorithm, rows, directory)
-    except KeyboardInterrupt:
-        # An iteration that was cut short has changed no weights: the checkpoint is of the one before.
-        _save(algorithm, rows, directory)
-        raise
+        with _stop_requests() as requests:
+            while len(rows) < run.num_iterations:
+                rows.append(curve_row(algorithm.train()))
+                if on_iteration:
+                    on_iteration(rows[-1])
+                is_last = len(rows) == run.num_iterations
+                if requests or is_last or len(rows) % run.checkpoint_every == 0:
+                    _save(algorithm, rows, directory)
+                if requests and not is_last:
+                    raise Stopped(requests[0])
     finally:
         algorithm.stop()
     draw_run(run, rows, directory / "curve.png")
     return rows
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """Collects the first SIGINT or SIGTERM instead of dying of it; the next has its usual effect."""
+    requests: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        requests.append(number)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def draw_run(run: Run, rows: list[dict[str, float]], path: Path) -> None:
@@ -116,22 +152,36 @@ def draw_run(run: Run, rows: list[dict[str, float]], path: Path) -> None:
 
 def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
     algorithm = run.config().build_algo()
-    checkpoint = directory / "checkpoint"
-    if not checkpoint.exists():
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
         return algorithm, []
     algorithm.restore_from_path(checkpoint)
     return algorithm, read_csv(checkpoint / "metrics.csv")
 
 
+_CURRENT, _FRESH, _FORMER = "checkpoint", "checkpoint.new", "checkpoint.old"
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """Returns the newest complete checkpoint of a run, or None before the first.
+
+    Puts right what a process left that was killed between the two renames of `_save`.
+    """
+    fresh, current, former = (directory / name for name in (_FRESH, _CURRENT, _FORMER))
+    if not current.exists() and former.exists():
+        # The old one made room, so the new one was complete.
+        (fresh if fresh.exists() else former).rename(current)
+    return current if current.exists() else None
+
+
 def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path) -> None:
-    """Writes checkpoint and metrics aside, then puts them in place with one rename."""
-    fresh, current, former = (directory / name for name in ("checkpoint.new", "checkpoint", "checkpoint.old"))
+    """Writes checkpoint and metrics aside, then puts them in the place of the last."""
+    fresh, current, former = (directory / name for name in (_FRESH, _CURRENT, _FORMER))
     for leftover in (fresh, former):
         shutil.rmtree(leftover, ignore_errors=True)
     algorithm.save_to_path(fresh)
-    if rows:
-        write_csv(fresh / "metrics.csv", rows)
-        write_csv(directory / "metrics.csv", rows)
+    write_csv(fresh / "metrics.csv", rows)
+    write_csv(directory / "metrics.csv", rows)
     if current.exists():
         current.rename(former)
     fresh.rename(current)

@@ -70,10 +70,10 @@ class TTPOIS(Algorithm):
             self._improve(table)
         with self.metrics.log_time((TIMERS, "publish")):
             self._publish()
+        self._num_batches += 1  # last: an iteration that fails or is interrupted is done again, whole
 
     def _collect(self) -> pa.Table:
         table, stats = self._dispatcher.collect(self._work(self._strategy, self._num_batches))
-        self._num_batches += 1
         self.last_batch = table
         self._log(ENV_RUNNER_RESULTS, _estimates(table, self.config.gamma) | _counters(stats))
         self.metrics.log_value(
@@ -91,7 +91,7 @@ class TTPOIS(Algorithm):
         if not results:
             raise RuntimeError("the learner is lost; restore the algorithm from its last checkpoint")
         if "error" in results[0]:
-            raise RuntimeError(f"iteration {self._num_batches - 1}: {results[0]['error']}")
+            raise RuntimeError(f"iteration {self._num_batches}: {results[0]['error']}")
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
 

@@ -54,17 +54,21 @@ class _BoundObjective:
     """The bound as a function of the parameter vector of a module."""
 
     def __init__(
-        self, module: torch.nn.Module, forward: Forward, batch: RaggedBatch, **settings: Any
+        self,
+        parameters: list[torch.nn.Parameter],
+        forward: Callable[[], Tensor],
+        compare: Callable[[Tensor], Comparison],
+        surrogate: Surrogate,
+        *,
+        delta: float,
+        max_reward: float,
     ) -> None:
-        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._forward, self._obs = forward, batch.obs
-        self._surrogate: Surrogate = settings["surrogate"]
-        self._delta, self._max_reward = settings["delta"], settings["max_reward"]
-        self._compare = settings["distribution"].comparison(forward(batch.obs).detach(), batch.action)
+        self._parameters, self._forward, self._compare = parameters, forward, compare
+        self._surrogate, self._delta, self._max_reward = surrogate, delta, max_reward
 
     def comparison(self, parameters: Tensor) -> Comparison:
         vector_to_parameters(parameters, self._parameters)
-        return self._compare(self._forward(self._obs))
+        return self._compare(self._forward())
 
     def value(self, parameters: Tensor) -> float:
         with torch.no_grad():
@@ -110,33 +114,39 @@ def improve(
         info = BatchInfo.from_table(table)
         batch = as_tensors(table)
         distribution = from_description(info.distribution)
-        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        with torch.no_grad():
+            behaviour = forward(batch.obs)
+            _check_not_stale(distribution.log_prob(behaviour, batch.action), batch)
         surrogate = Surrogate(
             batch,
             info.strategy,
             gamma=settings.gamma,
             importance_weight_clip=settings.importance_weight_clip,
         )
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         objective = _BoundObjective(
-            module,
-            forward,
-            batch,
-            surrogate=surrogate,
-            distribution=distribution,
+            parameters,
+            lambda: forward(batch.obs),
+            distribution.comparison(behaviour, batch.action),
+            surrogate,
             delta=settings.delta,
             max_reward=max(surrogate.max_abs_reward, settings.min_max_reward or 0.0),
         )
-        with torch.no_grad():
-            _check_not_stale(distribution.log_prob(forward(batch.obs), batch.action), batch)
-        result = maximise(
-            objective,
-            parameters_to_vector(parameters).detach(),
-            num_iterations=settings.num_offline_iterations,
-            line_search=settings.line_search,
-            gradient_tolerance=settings.gradient_tolerance,
-            gain_tolerance=settings.gain_tolerance,
-            max_line_search_evaluations=settings.max_line_search_evaluations,
-        )
+        start = parameters_to_vector(parameters).detach()
+        try:
+            result = maximise(
+                objective,
+                start,
+                num_iterations=settings.num_offline_iterations,
+                line_search=settings.line_search,
+                gradient_tolerance=settings.gradient_tolerance,
+                gain_tolerance=settings.gain_tolerance,
+                max_line_search_evaluations=settings.max_line_search_evaluations,
+            )
+        except BaseException:
+            # Also a Ctrl-C: the module stands at whatever candidate was being evaluated.
+            vector_to_parameters(start, parameters)
+            raise
         with torch.no_grad():  # leaves the module at the result
             final = objective.comparison(result.parameters)
             log_weights = surrogate.log_weights(final)
