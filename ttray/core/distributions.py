@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,45 +69,145 @@ class ActionDistribution(ABC):
         """Turns inputs `[rows, num_inputs]` and noise `[rows, noise_size]` into actions."""
 
 
-class Categorical(ActionDistribution):
-    """One choice out of `num_actions`; inputs are unnormalised logits."""
+class MultiCategorical(ActionDistribution):
+    """Independent choices out of `num_actions[i]`; inputs are their unnormalised logits side by side."""
 
-    def __init__(self, num_actions: int) -> None:
+    def __init__(self, num_actions: tuple[int, ...]) -> None:
         self.num_actions = num_actions
-        self.num_inputs = self.noise_size = num_actions
+        self.num_inputs = self.noise_size = sum(num_actions)
+        self._starts = np.concatenate(([0], np.cumsum(num_actions)))
 
     def describe(self) -> dict[str, Any]:
         """See base class."""
-        return {"kind": "categorical", "num_actions": self.num_actions}
+        return {"kind": "multi_categorical", "num_actions": list(self.num_actions)}
 
     def log_prob(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """See base class."""
-        return _chosen(torch.log_softmax(inputs.double(), -1), action)
+        """See base class: the sum over the choices."""
+        terms = [
+            torch.log_softmax(logits.double(), -1).gather(-1, chosen).sum((-2, -1))
+            for logits, chosen in self._blocks(inputs, action)
+        ]
+        return _total(terms)
 
     def comparison(self, behaviour: Tensor, action: Tensor) -> Callable[[Tensor], Comparison]:
-        """See base class."""
-        log_behaviour = torch.log_softmax(behaviour.double(), -1)
-        log_behaviour_chosen = _chosen(log_behaviour, action)
-        # Σ π = 1 only up to rounding. Subtracting this (constant, about 1e-16) residue makes
-        # d₂ = 1 exact at target = behaviour, where 2·log π − log π is log π to the last bit.
-        residue = torch.logsumexp(log_behaviour, -1)
+        """See base class: independent choices multiply, so logs add."""
+        compared = [_ChoiceComparison(*block) for block in self._blocks(behaviour, action)]
 
         def compare(target: Tensor) -> Comparison:
-            log_target = torch.log_softmax(target.double(), -1)
-            return Comparison(
-                log_ratio=_chosen(log_target, action) - log_behaviour_chosen,
-                log_renyi2=torch.logsumexp(2.0 * log_target - log_behaviour, -1) - residue,
-            )
+            blocks = [logits for logits, _ in self._blocks(target, action)]
+            terms = [one(logits) for one, logits in zip(compared, blocks, strict=True)]
+            ratios, divergences = zip(*terms, strict=True)
+            return Comparison(log_ratio=_total(ratios), log_renyi2=_total(divergences))
 
         return compare
+
+    def _blocks(self, inputs: Tensor, action: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Logits `[rows, choices, alternatives]` and chosen indices `[rows, choices, 1]`.
+
+        Choices out of equally many are one block, so that each operation runs once for all of them.
+        """
+        if len(set(self.num_actions)) == 1:
+            size = self.num_actions[0]
+            return [(inputs.unflatten(-1, (-1, size)), action.unsqueeze(-1))]
+        return [
+            (logits.unsqueeze(-2), chosen[:, None, None])
+            for logits, chosen in zip(inputs.split(self.num_actions, -1), action.unbind(-1), strict=True)
+        ]
 
     def draw_noise(self, stream: np.random.Generator, steps: int) -> NDArray[np.float32]:
         """See base class: standard Gumbel."""
         return _gumbel(stream, (steps, self.noise_size))
 
     def act(self, inputs: NDArray[np.float32], noise: NDArray[np.float32]) -> NDArray[Any]:
-        """See base class: the Gumbel-max trick."""
+        """See base class: the Gumbel-max trick for each choice."""
+        perturbed = inputs + noise
+        choices = [
+            perturbed[:, self._starts[i] : self._starts[i + 1]].argmax(-1)
+            for i in range(len(self.num_actions))
+        ]
+        return np.stack(choices, axis=-1)
+
+
+class Categorical(MultiCategorical):
+    """A single choice out of `num_actions`; actions are plain numbers."""
+
+    def __init__(self, num_actions: int) -> None:
+        super().__init__((num_actions,))
+
+    def describe(self) -> dict[str, Any]:
+        """See base class."""
+        return {"kind": "categorical", "num_actions": self.num_inputs}
+
+    def act(self, inputs: NDArray[np.float32], noise: NDArray[np.float32]) -> NDArray[Any]:
+        """See base class."""
         return (inputs + noise).argmax(-1)
+
+    def _blocks(self, inputs: Tensor, action: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return super()._blocks(inputs, action.unsqueeze(-1))
+
+
+def _total(terms: Sequence[Tensor]) -> Tensor:
+    return terms[0] if len(terms) == 1 else torch.stack(list(terms)).sum(0)
+
+
+_SMALLEST_PROBABILITY = 1e-300  # an action that is never taken; its inverse is still finite
+
+
+class _ChoiceComparison:
+    """Log-ratio and log-divergence of a block of choices, with their gradient, in float64.
+
+    d₂ = Σ_a π̄²/π with π̄ ∝ e^(logit − max): one exponential per logit, and 1/π is computed once per batch.
+    Written out because it is evaluated some hundred times per batch, and composed of torch's own
+    log_softmax and logsumexp it costs as much as the network.
+
+    Args:
+        behaviour: `[rows, choices, alternatives]` logits.
+        action: `[rows, choices, 1]` chosen indices.
+    """
+
+    def __init__(self, behaviour: Tensor, action: Tensor) -> None:
+        self.action = action
+        log_behaviour = torch.log_softmax(behaviour.double(), -1)
+        self.inverse = log_behaviour.exp().clamp_(min=_SMALLEST_PROBABILITY).reciprocal_()
+        # What target = behaviour gives, up to rounding 0; subtracting it makes that exact.
+        self.log_prob, self.residue = self.evaluate(behaviour)[:2]
+
+    def __call__(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-ratios and log-divergences, `[rows]` each, summed over the choices."""
+        log_prob, log_renyi2 = _Differentiable.apply(target, self)
+        return log_prob - self.log_prob, log_renyi2 - self.residue
+
+    def evaluate(self, target: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """log π̄(a|s), log d₂ without its correction, and what their gradient needs."""
+        logits = target.double()
+        logits = logits - logits.amax(-1, keepdim=True)
+        unnormalised = logits.exp()
+        total = unnormalised.sum(-1, keepdim=True)
+        log_total = total.log()
+        log_prob = (logits.gather(-1, self.action) - log_total).sum((-2, -1))
+        squares = unnormalised.square().mul_(self.inverse)
+        moment = squares.sum(-1, keepdim=True)
+        log_renyi2 = (moment.log() - 2.0 * log_total).sum((-2, -1))
+        return log_prob, log_renyi2, (unnormalised, total, squares, moment)
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, target: Tensor, comparison: _ChoiceComparison) -> tuple[Tensor, Tensor]:
+        log_prob, log_renyi2, kept = comparison.evaluate(target)
+        ctx.save_for_backward(*kept)
+        ctx.action, ctx.dtype = comparison.action, target.dtype
+        return log_prob, log_renyi2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        # ∂ log π̄(a) = [a chosen] − π̄, and ∂ log d₂ = 2 (π̄²/π)/d₂ − 2 π̄.
+        of_log_prob, of_log_renyi2 = (gradient[:, None, None] for gradient in gradients)
+        unnormalised, total, squares, moment = ctx.saved_tensors
+        result = squares * (2.0 * of_log_renyi2 / moment)
+        result -= unnormalised * ((of_log_prob + 2.0 * of_log_renyi2) / total)
+        result.scatter_add_(-1, ctx.action, of_log_prob.expand_as(ctx.action).to(result.dtype))
+        return result.to(ctx.dtype), None
 
 
 def _gumbel(stream: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float32]:
@@ -117,64 +217,6 @@ def _gumbel(stream: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.f
     np.maximum(exponential, np.finfo(np.float32).tiny, out=exponential)
     np.log(exponential, out=exponential)
     return np.negative(exponential, out=exponential)
-
-
-def _chosen(log_probs: Tensor, action: Tensor) -> Tensor:
-    return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-
-
-class MultiCategorical(ActionDistribution):
-    """Independent choices out of `num_actions[i]`; inputs are their logits side by side."""
-
-    def __init__(self, num_actions: tuple[int, ...]) -> None:
-        self.num_actions = num_actions
-        self.num_inputs = self.noise_size = sum(num_actions)
-        self._parts = [Categorical(n) for n in num_actions]
-        self._starts = np.concatenate(([0], np.cumsum(num_actions)))
-
-    def describe(self) -> dict[str, Any]:
-        """See base class."""
-        return {"kind": "multi_categorical", "num_actions": list(self.num_actions)}
-
-    def log_prob(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """See base class: the sum over the parts."""
-        blocks = inputs.split(self.num_actions, -1)
-        terms = [
-            part.log_prob(block, chosen)
-            for part, block, chosen in zip(self._parts, blocks, action.unbind(-1), strict=True)
-        ]
-        return torch.stack(terms).sum(0)
-
-    def comparison(self, behaviour: Tensor, action: Tensor) -> Callable[[Tensor], Comparison]:
-        """See base class: independent parts multiply, so logs add."""
-        blocks = behaviour.split(self.num_actions, -1)
-        comparisons = [
-            part.comparison(block, chosen)
-            for part, block, chosen in zip(self._parts, blocks, action.unbind(-1), strict=True)
-        ]
-
-        def compare(target: Tensor) -> Comparison:
-            targets = target.split(self.num_actions, -1)
-            terms = [one(block) for one, block in zip(comparisons, targets, strict=True)]
-            return Comparison(
-                log_ratio=torch.stack([term.log_ratio for term in terms]).sum(0),
-                log_renyi2=torch.stack([term.log_renyi2 for term in terms]).sum(0),
-            )
-
-        return compare
-
-    def draw_noise(self, stream: np.random.Generator, steps: int) -> NDArray[np.float32]:
-        """See base class: standard Gumbel."""
-        return _gumbel(stream, (steps, self.noise_size))
-
-    def act(self, inputs: NDArray[np.float32], noise: NDArray[np.float32]) -> NDArray[Any]:
-        """See base class: the Gumbel-max trick on each part."""
-        perturbed = inputs + noise
-        choices = [
-            perturbed[:, self._starts[i] : self._starts[i + 1]].argmax(-1)
-            for i in range(len(self.num_actions))
-        ]
-        return np.stack(choices, axis=-1)
 
 
 class DiagonalGaussian(ActionDistribution):
