@@ -27,9 +27,9 @@ from ttray.core.surrogate import Surrogate
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.rllib.learner import TableTrainingData
 from ttray.service.collect import check_time_limit
-from ttray.service.dispatcher import CollectionStats
 from ttray.service.env_runner import dispatcher_of, maker_from_config
 from ttray.service.policies import policy_of_module
+from ttray.service.telemetry import CollectionStats, record_optimisation
 from ttray.service.worker import Work
 
 _STATE = "ttray"
@@ -92,6 +92,7 @@ class TTPOIS(Algorithm):
             raise RuntimeError("the learner is lost; restore the algorithm from its last checkpoint")
         if "error" in results[0]:
             raise RuntimeError(f"iteration {self._num_batches}: {results[0]['error']}")
+        record_optimisation(self._facts.name, results[0]["optimise_time_s"])
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
 

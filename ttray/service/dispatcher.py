@@ -21,6 +21,7 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ttray.core.batch import concatenate, validate
 from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
 from ttray.service.progress import OnProgress, Progress
+from ttray.service.telemetry import CollectionStats, record_collection
 from ttray.service.worker import Outcome, RolloutWorker, Work
 
 logger = logging.getLogger(__name__)
@@ -64,42 +65,6 @@ class CollectionError(RuntimeError):
     """The plan could not be collected; the message names the cause and the cure."""
 
 
-@dataclass(frozen=True)
-class CollectionStats:
-    """What a collection cost.
-
-    Attributes:
-        num_steps: Transitions collected.
-        num_trajectories: Trajectories collected.
-        num_steps_saved: Planned steps that terminated episodes did not need.
-        num_slot_steps: Environment steps executed for the quotas that count.
-        num_quotas: Quotas that the plan was split into.
-        num_quotas_redispatched: How often a quota was sent out again.
-        num_trajectories_recollected: Trajectories in those quotas.
-        environment_time_s: Seconds inside environments, added up over workers.
-        inference_time_s: Seconds inside the policy, added up over workers.
-        worker_time_s: Seconds that workers spent on quotas, added up.
-        time_s: Seconds from start to validated table.
-    """
-
-    num_steps: int
-    num_trajectories: int
-    num_steps_saved: int
-    num_slot_steps: int
-    num_quotas: int
-    num_quotas_redispatched: int
-    num_trajectories_recollected: int
-    environment_time_s: float
-    inference_time_s: float
-    worker_time_s: float
-    time_s: float
-
-    @property
-    def slot_utilization(self) -> float:
-        """The part of the executed environment steps that is in the table."""
-        return self.num_steps / self.num_slot_steps
-
-
 @dataclass
 class _Tally:
     """What one collection has seen so far."""
@@ -128,7 +93,7 @@ class _Tally:
         table = concatenate([outcome.table for outcome in outcomes])
         validate(table, work.info.strategy)
         stats = [outcome.stats for outcome in outcomes if outcome.stats is not None]
-        return table, CollectionStats(
+        cost = CollectionStats(
             num_steps=table.num_rows,
             num_trajectories=self.quotas[-1].stop,
             num_steps_saved=sum(s.num_steps_saved for s in stats),
@@ -141,6 +106,8 @@ class _Tally:
             worker_time_s=sum(s.time_s for s in stats),
             time_s=time.perf_counter() - self.started,
         )
+        record_collection(work.info, cost)
+        return table, cost
 
 
 class LocalDispatcher:
@@ -159,7 +126,7 @@ class LocalDispatcher:
                     break
                 if attempt == self._settings.max_attempts:
                     raise _gave_up(quota, attempt, outcome.error)
-                logger.warning("quota %d failed, trying again: %s", quota.index, outcome.error)
+                logger.warning("%s failed, trying again: %s", work.name(quota), outcome.error)
                 tally.sent_again.append(quota)
             tally.add(quota, outcome)
             if on_progress:
@@ -174,6 +141,7 @@ class _Flight:
     worker: int
     quota: Quota | None
     deadline: float
+    name: str  # for logs
 
 
 class Dispatcher:
@@ -219,7 +187,8 @@ class Dispatcher:
         try:
             while len(tally.outcomes) < len(tally.quotas):
                 while pending and self._idle:
-                    self._send(self._idle.popleft(), work_ref, pending.popleft())
+                    quota = pending.popleft()
+                    self._send(self._idle.popleft(), work_ref, quota, work.name(quota))
                 if self._flights or self._idle:
                     last_life = time.monotonic()
                 elif (
@@ -238,10 +207,10 @@ class Dispatcher:
             self._forget_quotas()
         return tally.finish(work)
 
-    def _send(self, worker: int, work_ref: ray.ObjectRef, quota: Quota) -> None:
+    def _send(self, worker: int, work_ref: ray.ObjectRef, quota: Quota, name: str) -> None:
         reference = self._workers[worker].run_quota.remote(work_ref, quota)
         deadline = time.monotonic() + self._settings.quota_timeout_s
-        self._flights[reference] = _Flight(worker, quota, deadline)
+        self._flights[reference] = _Flight(worker, quota, deadline, name)
 
     def _receive(self, tally: _Tally, errors: Counter[int]) -> list[Quota]:
         """Waits for answers; takes in what arrived and returns the quotas that were lost."""
@@ -267,7 +236,7 @@ class Dispatcher:
             except RayError as death:
                 what = "raised" if isinstance(death, RayTaskError) else "died"
                 problem = f"worker {flight.worker} {what}: {death}"
-                logger.warning("%s; sending quota %d again", problem, flight.quota.index)
+                logger.warning("%s: %s; sending it again", flight.name, problem)
                 self._ping(flight.worker)
                 self._count(errors, flight.quota, 2, problem)
                 lost.append(flight.quota)
@@ -277,7 +246,7 @@ class Dispatcher:
                 tally.add(flight.quota, outcome)
                 continue
             self._count(errors, flight.quota, 1, outcome.error)
-            logger.warning("quota %d failed, sending it again: %s", flight.quota.index, outcome.error)
+            logger.warning("%s failed, sending it again: %s", flight.name, outcome.error)
             lost.append(flight.quota)
         return lost
 
@@ -302,7 +271,7 @@ class Dispatcher:
                 f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
                 "(quota_timeout_s) and was killed"
             )
-            logger.warning("%s", problem)
+            logger.warning("%s: %s", flight.name, problem)
             del self._flights[reference]
             ray.kill(self._workers[flight.worker], no_restart=False)
             self._ping(flight.worker)

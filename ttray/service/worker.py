@@ -6,6 +6,7 @@ dispatcher's business; a worker keeps nothing that a new one could not make agai
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import traceback
@@ -18,6 +19,8 @@ from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
 from ttray.rollout import Policy, RolloutError, RolloutStats, collect_quota
 from ttray.slots import EnvironmentMaker, SlotPool
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Work:
     info: BatchInfo
     policy: Policy
     max_slots: int
+
+    def name(self, quota: Quota) -> str:
+        """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
+        return f"iteration {self.info.iteration}, trajectories {quota.start} to {quota.stop - 1}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class RolloutWorker:
             # A RolloutError tells it all; others (an environment that cannot be made) need their place.
             known = isinstance(error, RolloutError)
             text = str(error) if known else f"{work.info.environment}: {traceback.format_exc().rstrip()}"
+            logger.warning("%s: %s", work.name(quota), text)
             return Outcome(None, None, text, worker)
         return Outcome(table, stats, None, worker)
 

@@ -1,0 +1,123 @@
+"""What collections and optimisations cost, as logs and as metrics of Ray.
+
+Recorded once per iteration by the driver, tagged with the environment. Ray exports the metrics with prefix
+`ray_` on the Prometheus endpoint of every node; without Ray there is nobody to tell.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass
+
+import ray
+from ray.util.metrics import Counter, Gauge, Histogram
+
+from ttray.core.batch import BatchInfo
+
+logger = logging.getLogger(__name__)
+
+_TAGS = ("environment",)
+_SECONDS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
+
+
+@dataclass(frozen=True)
+class CollectionStats:
+    """What a collection cost.
+
+    Attributes:
+        num_steps: Transitions collected.
+        num_trajectories: Trajectories collected.
+        num_steps_saved: Planned steps that terminated episodes did not need.
+        num_slot_steps: Environment steps executed for the quotas that count.
+        num_quotas: Quotas that the plan was split into.
+        num_quotas_redispatched: How often a quota was sent out again.
+        num_trajectories_recollected: Trajectories in those quotas.
+        environment_time_s: Seconds inside environments, added up over workers.
+        inference_time_s: Seconds inside the policy, added up over workers.
+        worker_time_s: Seconds that workers spent on quotas, added up.
+        time_s: Seconds from start to validated table.
+    """
+
+    num_steps: int
+    num_trajectories: int
+    num_steps_saved: int
+    num_slot_steps: int
+    num_quotas: int
+    num_quotas_redispatched: int
+    num_trajectories_recollected: int
+    environment_time_s: float
+    inference_time_s: float
+    worker_time_s: float
+    time_s: float
+
+    @property
+    def slot_utilization(self) -> float:
+        """The part of the executed environment steps that is in the table."""
+        return self.num_steps / self.num_slot_steps
+
+
+@dataclass(frozen=True)
+class _Metrics:
+    steps: Counter
+    trajectories: Counter
+    quotas_redispatched: Counter
+    trajectories_recollected: Counter
+    slot_utilization: Gauge
+    iteration: Gauge
+    sample_time: Histogram
+    optimise_time: Histogram
+
+
+@functools.cache
+def _metrics() -> _Metrics:
+    def counter(name: str, meaning: str) -> Counter:
+        return Counter(f"ttray_{name}", meaning, tag_keys=_TAGS)
+
+    def histogram(name: str, meaning: str) -> Histogram:
+        return Histogram(f"ttray_{name}", meaning, boundaries=_SECONDS, tag_keys=_TAGS)
+
+    return _Metrics(
+        steps=counter("env_steps", "Environment steps in collected batches"),
+        trajectories=counter("trajectories", "Trajectories in collected batches"),
+        quotas_redispatched=counter("quotas_redispatched", "Quotas that were sent out again"),
+        trajectories_recollected=counter("trajectories_recollected", "Trajectories in those quotas"),
+        slot_utilization=Gauge("ttray_slot_utilization", "Steps kept / steps executed", tag_keys=_TAGS),
+        iteration=Gauge("ttray_iteration", "Iteration of the last batch", tag_keys=_TAGS),
+        sample_time=histogram("sample_time_seconds", "Time to collect a batch"),
+        optimise_time=histogram("optimise_time_seconds", "Time to improve the policy on a batch"),
+    )
+
+
+def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
+    """Logs what a collection did, and tells Ray."""
+    logger.info(
+        "iteration %d: trajectories 0 to %d of %s, %d steps in %.3f s, %d of %d quotas sent again",
+        info.iteration,
+        stats.num_trajectories - 1,
+        info.environment,
+        stats.num_steps,
+        stats.time_s,
+        stats.num_quotas_redispatched,
+        stats.num_quotas,
+    )
+    if not ray.is_initialized():
+        return
+    metrics, tags = _metrics(), {"environment": info.environment}
+    for counter, value in (
+        (metrics.steps, stats.num_steps),
+        (metrics.trajectories, stats.num_trajectories),
+        (metrics.quotas_redispatched, stats.num_quotas_redispatched),
+        (metrics.trajectories_recollected, stats.num_trajectories_recollected),
+    ):
+        if value:  # Ray refuses to count nothing
+            counter.inc(value, tags)
+    metrics.slot_utilization.set(stats.slot_utilization, tags)
+    metrics.iteration.set(info.iteration, tags)
+    metrics.sample_time.observe(stats.time_s, tags)
+
+
+def record_optimisation(environment: str, time_s: float) -> None:
+    """Tells Ray how long an optimisation took."""
+    if ray.is_initialized():
+        _metrics().optimise_time.observe(time_s, {"environment": environment})
