@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from scipy.special import stdtrit
 
-matplotlib.use("Agg")  # files only: no display is needed, on a cluster there is none
-import matplotlib.pyplot as plt
+from ttray.experiments.drawing import PALETTE, STYLES, plt, save
 
-_COLOURS = {"TTPOIS": "#0072B2", "POIS": "#D55E00"}  # told apart by colour-blind readers and in print
-_STYLES = {"TTPOIS": "-", "POIS": "--"}
+RETURNS = ("discounted_return", "episode_return_mean")
+
+_LOOKS = dict(zip(("TTPOIS", "POIS"), zip(PALETTE, STYLES, strict=False), strict=False))
 
 COLUMNS = (
     "iteration",
@@ -71,37 +70,67 @@ def mean_and_interval(runs: Sequence[Sequence[float]]) -> tuple[Any, Any]:
     return values.mean(0), stdtrit(number - 1, 0.975) * values.std(0, ddof=1) / np.sqrt(number)
 
 
-def draw_curves(
-    path: Path, title: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS[2:4]
-) -> None:
-    """Draws mean and 95 % interval over seeds against environment steps, a panel per column.
+Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
+"""Title, column to draw, and rows with `algorithm` and `seed` added."""
+
+_LABELS = {
+    "num_env_steps": "environment steps (thousands)",
+    "discounted_return": "discounted return",
+    "episode_return_mean": "undiscounted return",
+}
+
+
+def draw_curves(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draws the discounted and the undiscounted return side by side.
 
     Args:
         path: File to write; its suffix decides the format.
         title: Above the picture.
         rows: Curve rows with `algorithm` and `seed` added.
-        columns: What to draw.
     """
+    draw_curve_grid(path, title, [[("", column, rows) for column in RETURNS]])
+
+
+def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -> None:
+    """Draws panels with the mean and 95 % interval over seeds of both algorithms against environment steps.
+
+    Args:
+        path: File to write; its suffix decides the format.
+        title: Above the picture.
+        panels: `[rows][columns]`.
+    """
+    num_rows, num_columns = len(panels), len(panels[0])
+    figure, axes = plt.subplots(
+        num_rows,
+        num_columns,
+        figsize=(4.2 * num_columns, 3.1 * num_rows),
+        layout="constrained",
+        squeeze=False,
+    )
+    for position, (subtitle, column, rows) in enumerate(panel for line in panels for panel in line):
+        axis = axes[position // num_columns][position % num_columns]
+        _draw_panel(axis, column, rows)
+        axis.set_title(subtitle, fontsize="medium")
+        if position // num_columns == num_rows - 1:
+            axis.set_xlabel(_LABELS["num_env_steps"])
+        if position % num_columns == 0 or column != panels[0][0][1]:
+            axis.set_ylabel(_LABELS[column])
+    axes[0][0].legend(frameon=False)
+    figure.suptitle(title)
+    save(figure, path)
+
+
+def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> None:
     by_run: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_run.setdefault((str(row["algorithm"]), row["seed"]), []).append(row)
-    figure, panels = plt.subplots(
-        1, len(columns), figsize=(4.6 * len(columns), 3.4), layout="constrained", squeeze=False
-    )
-    for panel, column in zip(panels[0], columns, strict=True):
-        for algorithm in sorted({name for name, _ in by_run}, reverse=True):
-            runs = [run for (name, _), run in by_run.items() if name == algorithm]
-            shortest = min(len(run) for run in runs)
-            steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
-            mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
-            colour, style = _COLOURS.get(algorithm), _STYLES.get(algorithm, "-")
-            label = algorithm + (f", {len(runs)} seeds" if len(runs) > 1 else "")
-            panel.plot(steps, mean, color=colour, linestyle=style, label=label)
-            panel.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-        panel.set_xlabel("environment steps (thousands)")
-        panel.set_ylabel({"episode_return_mean": "undiscounted return"}.get(column, column.replace("_", " ")))
-        panel.grid(alpha=0.3)
-        panel.legend(frameon=False)
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    for algorithm in sorted({name for name, _ in by_run}, reverse=True):
+        runs = [run for (name, _), run in by_run.items() if name == algorithm]
+        shortest = min(len(run) for run in runs)
+        steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
+        mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
+        colour, style = _LOOKS[algorithm]
+        label = algorithm + (f", {len(runs)} seeds" if len(runs) > 1 else "")
+        axis.plot(steps, mean, color=colour, linestyle=style, label=label)
+        axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+    axis.grid(alpha=0.3)

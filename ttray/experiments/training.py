@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ttray.experiments.curves import curve_row, draw_curves, read_csv, write_csv
-from ttray.experiments.presets import Preset, preset
+from ttray.experiments.presets import preset
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.config import POISConfig, TTPOISConfig
 
@@ -32,11 +33,12 @@ class Stopped(Exception):
 
     Args:
         signal_number: Which signal.
+        checkpoint: Where to go on from.
     """
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, signal_number: int, checkpoint: Path) -> None:
         super().__init__(f"stopped by {signal.Signals(signal_number).name}")
-        self.signal_number = signal_number
+        self.signal_number, self.checkpoint = signal_number, checkpoint
 
 
 @dataclass(frozen=True)
@@ -44,25 +46,33 @@ class Run:
     """What to train.
 
     Attributes:
-        preset: Name of a preset.
+        preset: Name of a preset, whose settings hold where nothing else is said.
         algorithm: "TTPOIS" or "POIS".
-        gamma: Discount, 0 < γ ≤ 1.
+        gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Of everything random.
         num_iterations: When to stop.
         num_env_runners: Rollout actors; 0 collects in the driver. Changes no result.
         checkpoint_every: Iterations between checkpoints.
+        environment: Gymnasium id in place of the preset's.
+        horizon: Longest trajectory in place of the preset's.
+        budget: Environment steps per iteration in place of the preset's.
+        delta: Confidence of the bound in place of the preset's.
     """
 
     preset: str
     algorithm: str = "TTPOIS"
-    gamma: float = 0.95
+    gamma: float | None = None
     seed: int = 0
     num_iterations: int = 60
     num_env_runners: int = 2
     checkpoint_every: int = 10
+    environment: str | None = None
+    horizon: int | None = None
+    budget: int | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
-        preset(self.preset)
+        settings = preset(self.preset)
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
         if self.num_iterations < 1 or self.checkpoint_every < 1:
@@ -70,19 +80,34 @@ class Run:
                 "num_iterations and checkpoint_every must be at least 1, found "
                 f"{self.num_iterations} and {self.checkpoint_every}"
             )
+        chosen = {
+            "gamma": settings.gammas[-1],
+            "environment": settings.environment,
+            "horizon": settings.horizon,
+            "budget": settings.budget,
+            "delta": settings.delta,
+        }
+        for name, value in chosen.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """Tells runs of one preset apart, if they differ in nothing but algorithm, discount and seed."""
+        return f"{self.preset}-{self.algorithm}-{self.gamma}-{self.seed}"
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""
-        settings: Preset = preset(self.preset)
-        config = ALGORITHMS[self.algorithm]()
+        settings = preset(self.preset)
         return (
-            config.environment(settings.environment)
+            ALGORITHMS[self.algorithm]()
+            .environment(self.environment)
             .env_runners(num_env_runners=self.num_env_runners)
             .training(
-                horizon=settings.horizon,
-                budget=settings.budget,
+                horizon=self.horizon,
+                budget=self.budget,
                 gamma=self.gamma,
-                delta=settings.delta,
+                delta=self.delta,
                 num_offline_iterations=settings.num_offline_iterations,
                 importance_weight_clip=settings.importance_weight_clip,
                 min_max_reward=settings.min_max_reward,
@@ -106,9 +131,10 @@ def train(run: Run, directory: Path, on_iteration: OnIteration | None = None) ->
     Raises:
         Stopped: By a signal, after the checkpoint was written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     _check_same_run(run, directory)
     algorithm, rows = _begin(run, directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _DESCRIPTION).write_text(json.dumps(asdict(run), indent=2) + "\n")
     try:
         with _stop_requests() as requests:
             while len(rows) < run.num_iterations:
@@ -119,7 +145,7 @@ def train(run: Run, directory: Path, on_iteration: OnIteration | None = None) ->
                 if requests or is_last or len(rows) % run.checkpoint_every == 0:
                     _save(algorithm, rows, directory)
                 if requests and not is_last:
-                    raise Stopped(requests[0])
+                    raise Stopped(requests[0], directory / _CURRENT)
     finally:
         algorithm.stop()
     draw_run(run, rows, directory / "curve.png")
@@ -130,6 +156,9 @@ def train(run: Run, directory: Path, on_iteration: OnIteration | None = None) ->
 def _stop_requests() -> Iterator[list[int]]:
     """Collects the first SIGINT or SIGTERM instead of dying of it; the next has its usual effect."""
     requests: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield requests  # a trial of Tune, which sees to signals itself
+        return
 
     def note(number: int, _: object) -> None:
         requests.append(number)
@@ -159,6 +188,7 @@ def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, flo
     return algorithm, read_csv(checkpoint / "metrics.csv")
 
 
+_DESCRIPTION = "run.json"
 _CURRENT, _FRESH, _FORMER = "checkpoint", "checkpoint.new", "checkpoint.old"
 
 
@@ -188,17 +218,17 @@ def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Pat
     shutil.rmtree(former, ignore_errors=True)
 
 
+# How far, with how many runners and how often saved: none of them changes a result.
+_MAY_CHANGE = ("num_iterations", "num_env_runners", "checkpoint_every")
+
+
 def _check_same_run(run: Run, directory: Path) -> None:
-    path = directory / "run.json"
-    # How far, with how many runners and how often saved may change: none of them changes a result.
-    identity = ("preset", "algorithm", "gamma", "seed")
+    path = directory / _DESCRIPTION
     if path.exists():
         found = json.loads(path.read_text())
-        different = [key for key in identity if found.get(key) != getattr(run, key)]
-        if different:
-            key = different[0]
-            raise ValueError(
-                f"{directory} holds a run with {key}={found.get(key)!r}, not {getattr(run, key)!r}; choose "
-                "another directory, or remove this one"
-            )
-    path.write_text(json.dumps(asdict(run), indent=2) + "\n")
+        for key, value in asdict(run).items():
+            if key not in _MAY_CHANGE and found.get(key) != value:
+                raise ValueError(
+                    f"{directory} holds a run with {key}={found.get(key)!r}, not {value!r}; choose another "
+                    "directory, or remove this one"
+                )

@@ -1,0 +1,24 @@
+"""What all pictures share: no display, one palette, one way to save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # files only: no display is needed, on a cluster there is none
+import matplotlib.pyplot as plt
+
+__all__ = ["PALETTE", "STYLES", "plt", "save"]
+
+# Okabe and Ito's colours are told apart by colour-blind readers, the styles also in black and white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+
+def save(figure: Any, path: Path) -> None:
+    """Writes a picture and forgets it; the suffix decides the format."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

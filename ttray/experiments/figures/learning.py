@@ -1,0 +1,112 @@
+"""Learning curves of TT-POIS against POIS: the main figure and those of the appendices.
+
+The paper draws each return against the environment steps, with the mean and the 95 % interval over runs. How
+long its runs were is only in its pictures; `ITERATIONS` is enough for curves to tell the algorithms apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ttray.experiments.curves import RETURNS, draw_curve_grid
+from ttray.experiments.presets import PRESETS
+from ttray.experiments.training import ALGORITHMS, Run, train
+from ttray.experiments.trials import Row, Trial
+
+ITERATIONS = {
+    "ttray/CorridorSparse-v0": 40,
+    "ttray/CorridorDense-v0": 25,
+    "ttray/Dam-v0": 60,
+    "ttray/SupplyChain-v0": 40,
+    "ttray/Reacher-v0": 40,
+}
+NUM_RUNS = {"ttray/CorridorSparse-v0": 15, "ttray/CorridorDense-v0": 15}  # the paper's; else 5
+MAIN_PRESETS = ("dam", "reacher", "supply-chain")
+MAIN_GAMMAS = (0.999, 0.95)
+
+_KEPT = (
+    "iteration",
+    "num_env_steps",
+    "discounted_return",
+    "episode_return_mean",
+    "bound_before",
+    "bound_after",
+    "effective_sample_size",
+)
+
+
+def learning_trials(
+    presets: Iterable[str],
+    gammas: Sequence[float] | None = None,
+    *,
+    num_runs: int | None = None,
+    num_iterations: int | None = None,
+) -> tuple[Trial, ...]:
+    """The trials of presets: every discount, both algorithms, seeds from 0.
+
+    Args:
+        presets: Names.
+        gammas: Discounts; those of the preset unless given.
+        num_runs: Seeds; the paper's number unless given.
+        num_iterations: Of each run; `ITERATIONS` unless given.
+    """
+    runs = [
+        Run(
+            preset=name,
+            algorithm=algorithm,
+            gamma=gamma,
+            seed=seed,
+            num_iterations=num_iterations or ITERATIONS[PRESETS[name].environment],
+            num_env_runners=0,  # a trial has one CPU; the number of runners changes no result
+        )
+        for name in presets
+        for seed in range(num_runs or NUM_RUNS.get(PRESETS[name].environment, 5))
+        for gamma in gammas or PRESETS[name].gammas
+        for algorithm in ALGORITHMS
+    ]
+    return tuple(Trial(trial_name(run), partial(_learn, run)) for run in runs)
+
+
+def trial_name(run: Run) -> str:
+    """Figures that show the same run share its trial."""
+    return f"learning/{run.preset}/{run.gamma}-{run.algorithm}-{run.seed}-{run.num_iterations}"
+
+
+def _learn(run: Run, directory: Path) -> list[Row]:
+    identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": run.algorithm, "seed": run.seed}
+    return [identity | {key: row[key] for key in _KEPT} for row in train(run, directory)]
+
+
+def draw_main(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A row of panels per discount, a column per environment: the discounted return."""
+    draw_curve_grid(
+        path,
+        "",
+        [
+            [
+                (
+                    f"{name}, γ = {gamma}",
+                    RETURNS[0],
+                    [row for row in rows if row["preset"] == name and row["gamma"] == gamma],
+                )
+                for name in MAIN_PRESETS
+            ]
+            for gamma in MAIN_GAMMAS
+        ],
+    )
+
+
+def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A row of panels per kind of return, a column per discount."""
+    gammas = sorted({row["gamma"] for row in rows}, reverse=True)
+    draw_curve_grid(
+        path,
+        f"{rows[0]['preset']}, Λ = {PRESETS[rows[0]['preset']].budget:,}",
+        [
+            [(f"γ = {gamma}", column, [row for row in rows if row["gamma"] == gamma]) for gamma in gammas]
+            for column in RETURNS
+        ],
+    )
