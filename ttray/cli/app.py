@@ -1,0 +1,62 @@
+"""The command and its subcommands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+import ttray
+from ttray.cli.bench import bench
+from ttray.cli.collect import collect
+from ttray.cli.compare import compare
+from ttray.cli.evaluate import evaluate
+from ttray.cli.ope import ope
+from ttray.cli.plan import plan
+from ttray.cli.reproduce import reproduce
+from ttray.cli.submit import submit
+from ttray.cli.terminal import out, run
+from ttray.cli.train import train
+
+app = typer.Typer(
+    name="ttray",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (plan, train, evaluate, ope, collect, compare, reproduce, bench):
+    app.command()(command)
+# What follows `--` is another command with options of its own.
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(submit)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(ttray.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Monte Carlo rollouts of planned, mixed lengths on Ray, and TT-POIS.
+
+    Exit codes: 0 done, 1 failed, 2 wrong input, 3 a worthless answer (ope), 130 or 143 stopped and saved.
+    """
+
+
+def main() -> NoReturn:
+    """Runs the `ttray` command."""
+    run(app)
+
+
+def run_alone(command: Callable[..., Any]) -> NoReturn:
+    """Runs one subcommand as a program of its own, as the scripts in `jobs/` are."""
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    alone.command()(command)
+    run(alone)

@@ -1,0 +1,57 @@
+"""Options that several commands share: the same name, meaning and help everywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttray.cli.terminal import one_of
+from ttray.experiments.presets import PRESETS
+from ttray.experiments.training import ALGORITHMS
+
+STRATEGIES = ("truncated", "exact", "uniform")
+
+Preset = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=one_of(PRESETS),
+        help=f"Settings of the paper: {', '.join(PRESETS)}.",
+    ),
+]
+Algorithm = Annotated[
+    str, typer.Option(metavar="NAME", callback=one_of(ALGORITHMS), help=" or ".join(ALGORITHMS) + ".")
+]
+Strategy = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", callback=one_of(STRATEGIES), help=f"How to spend the budget: {', '.join(STRATEGIES)}."
+    ),
+]
+Gamma = Annotated[float | None, typer.Option(help="Discount.", show_default="the preset's smallest")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Environment = Annotated[
+    str | None,
+    typer.Option("--env", metavar="ID", help="Gymnasium environment.", show_default="the preset's"),
+]
+Horizon = Annotated[int | None, typer.Option(help="Longest trajectory.", show_default="the preset's")]
+Budget = Annotated[int | None, typer.Option(help="Steps of a batch.", show_default="the preset's")]
+Delta = Annotated[float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's")]
+Iterations = Annotated[int, typer.Option(help="When to stop.")]
+EnvRunners = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
+Actors = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+ShowProgress = Annotated[
+    bool | None,
+    typer.Option(
+        "--progress/--no-progress", help="Lines of progress.", show_default="a bar, on a terminal only"
+    ),
+]
+
+
+def runs_directory() -> Path:
+    """Where results go unless a command is told: $TTRAY_RUNS, on clusters a volume, else `runs`."""
+    return Path(os.environ.get("TTRAY_RUNS", "runs"))

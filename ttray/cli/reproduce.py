@@ -1,0 +1,76 @@
+"""`ttray reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttray.cli import options
+from ttray.cli.terminal import Tracker, emit, out
+from ttray.experiments.connection import connect
+from ttray.experiments.figures import evaluation
+from ttray.experiments.reproduction import GROUPS, choose, figures
+from ttray.experiments.reproduction import reproduce as run_reproduction
+
+_NAMES = ["all", *GROUPS, *figures()]
+
+
+def reproduce(
+    names: Annotated[list[str], typer.Argument(metavar="FIGURE...", help=f"Which: {', '.join(_NAMES)}.")],
+    runs: Annotated[
+        int | None, typer.Option(help="Runs per curve or point.", show_default="the paper's number")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Of each learning run.", show_default="40 or 60")
+    ] = None,
+    horizon: Annotated[
+        list[int] | None,
+        typer.Option(help="T of the evaluation figures; may be repeated.", show_default="100, 1000, 2000"),
+    ] = None,
+    cpus: Annotated[
+        int | None, typer.Option(help="Trials side by side on an embedded Ray.", show_default="all cores")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Of the trials: what is there is not run again.", show_default="runs/reproduce"),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Where data and pictures go.", show_default="DIRECTORY/results")
+    ] = None,
+    progress: options.ShowProgress = None,
+    json: options.Json = False,
+) -> None:
+    """Regenerate figures of the paper: data, pictures and a page. Resumes where it was stopped.
+
+    ttray reproduce dcs
+
+    ttray reproduce evaluation --runs 10 --horizon 100
+
+    ttray reproduce all --results docs/results
+    """
+    known = figures(num_runs=runs, num_iterations=iterations, horizons=horizon or evaluation.HORIZONS)
+    chosen = choose(names, known)
+    directory = directory or options.runs_directory() / "reproduce"
+    results = results or directory / "results"
+    command = " ".join(["ttray reproduce", *names])
+    command += "".join(
+        f" --{name} {value}" for name, value in (("runs", runs), ("iterations", iterations)) if value
+    )
+    command += "".join(f" --horizon {value}" for value in horizon or ())
+    if any(trial.on_cluster for figure in chosen for trial in figure.trials):
+        connect(0, num_cpus=cpus)
+    total = len({trial.name for figure in chosen for trial in figure.trials})
+    with Tracker("trials", total, progress) as tracker:
+        run_reproduction(
+            chosen, directory, results, command, lambda name, done, _: tracker.update(done, name)
+        )
+    pictures = [str(results / f"{figure.name}.png") for figure in chosen]
+
+    def render() -> None:
+        for picture in pictures:
+            out.print(f"picture  {picture}", markup=False)
+        out.print(f"page     {results / 'README.md'}", markup=False)
+
+    emit({"pictures": pictures, "page": str(results / "README.md"), "command": command}, json, render)

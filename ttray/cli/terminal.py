@@ -1,0 +1,130 @@
+"""How commands speak: results on standard output, progress and complaints on standard error, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import ray.exceptions
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from ttray.experiments.connection import quieten
+from ttray.experiments.training import Stopped
+from ttray.experiments.trials import TrialsInterrupted
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(soft_wrap=True, highlight=False, stderr=True)
+
+
+class ExitCode(IntEnum):
+    """What a command's exit says; 128 + n is a stop by signal n, with everything saved."""
+
+    FAILED = 1
+    WRONG_INPUT = 2
+    NOT_TO_BE_TRUSTED = 3
+
+
+def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
+    """Runs a command line; what goes wrong becomes a message and an exit code."""
+    quieten()
+    try:
+        app(arguments)
+    except Stopped as stop:
+        _leave(
+            f"{stop}; run the same command again to go on from {stop.checkpoint}", 128 + stop.signal_number
+        )
+    except TrialsInterrupted as stop:
+        _leave(f"{stop}; run the same command again to go on", 130)
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+    except ValueError as problem:
+        _leave(f"error: {problem}", ExitCode.WRONG_INPUT)
+    except (RuntimeError, OSError, ray.exceptions.RayError) as problem:
+        _leave(f"error: {problem}", ExitCode.FAILED)
+    raise AssertionError("a typer application ends with SystemExit")
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    err.print(message, markup=False)
+    sys.exit(code)
+
+
+def one_of(choices: Mapping[str, Any] | tuple[str, ...]) -> Callable[[str | None], str | None]:
+    """A check for an option that takes one of several words."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in choices:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}")
+        return value
+
+    return check
+
+
+def emit(result: Mapping[str, Any], as_json: bool, render: Callable[[], None]) -> None:
+    """Prints a result: for a program, or for a person."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, allow_nan=True) + "\n")
+    else:
+        render()
+
+
+class Tracker:
+    """Progress of something countable: a bar on a terminal, lines or nothing elsewhere.
+
+    Args:
+        label: What is counted.
+        total: How many.
+        visible: None for a bar if standard error is a terminal; True for lines without one; False for
+            neither.
+    """
+
+    def __init__(self, label: str, total: int, visible: bool | None = None) -> None:
+        self._total, self._as_lines = total, bool(visible) and not err.is_terminal
+        self._bar: Progress | None = None
+        self._first: tuple[float, float] | None = None
+        if visible is not False and err.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=12),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+                console=err,
+            )
+            self._task = self._bar.add_task(label, total=total, news="")
+
+    def __enter__(self) -> Tracker:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, done: float, news: str) -> None:
+        """Tells how much is done, and one thing worth knowing."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done
+            if self._bar:  # what an earlier run did says nothing of the speed of this one
+                self._bar.reset(self._task, completed=int(done))
+        if self._bar:
+            self._bar.update(self._task, completed=done, news=news)
+        elif self._as_lines:
+            err.print(f"{done:4.0f}/{self._total}  {news}{self._time_left(now, done)}", markup=False)
+
+    def _time_left(self, now: float, done: float) -> str:
+        assert self._first is not None
+        started, first = self._first
+        if done <= first or done >= self._total:
+            return ""
+        return f"  {timedelta(seconds=round((now - started) / (done - first) * (self._total - done)))} left"

@@ -1,0 +1,84 @@
+"""`ttray train`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttray.cli import options
+from ttray.cli.terminal import Tracker, emit, out
+from ttray.experiments.connection import connect
+from ttray.experiments.training import Run
+from ttray.experiments.training import train as run_training
+
+
+def train(
+    preset: options.Preset = "dam",
+    algorithm: options.Algorithm = "TTPOIS",
+    gamma: options.Gamma = None,
+    seed: options.Seed = 0,
+    iterations: options.Iterations = 60,
+    env_runners: options.EnvRunners = 2,
+    checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 10,
+    env: options.Environment = None,
+    horizon: options.Horizon = None,
+    budget: options.Budget = None,
+    delta: options.Delta = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where to write.", show_default="runs/PRESET-ALGORITHM-GAMMA-SEED"),
+    ] = None,
+    progress: options.ShowProgress = None,
+    json: options.Json = False,
+) -> None:
+    """Train TT-POIS or POIS. Resumes if the directory holds a checkpoint; Ctrl-C saves one.
+
+    ttray train --preset dam --gamma 0.95
+
+    ttray train --preset reacher --iterations 200 --env-runners 8 --directory D
+
+    ttray train --env CartPole-v1 --horizon 200 --budget 8000
+    """
+    run = Run(
+        preset=preset,
+        algorithm=algorithm,
+        gamma=gamma,
+        seed=seed,
+        num_iterations=iterations,
+        num_env_runners=env_runners,
+        checkpoint_every=checkpoint_every,
+        environment=env,
+        horizon=horizon,
+        budget=budget,
+        delta=delta,
+    )
+    directory = directory or options.runs_directory() / run.name
+    run.config().validate()  # before the seconds that Ray takes to start
+    connect(run.num_env_runners)
+    started = time.monotonic()
+    with Tracker("training", run.num_iterations, progress) as tracker:
+
+        def show(row: dict[str, float]) -> None:
+            tracker.update(
+                row["iteration"],
+                f"{row['num_env_steps']:>9,.0f} steps  return {row['discounted_return']:9.3f} "
+                f"(undiscounted {row['episode_return_mean']:10.2f})  {time.monotonic() - started:5.0f} s",
+            )
+
+        rows = run_training(run, directory, show)
+    first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
+    files = {name: str(directory / name) for name in ("metrics.csv", "curve.png", "checkpoint")}
+
+    def render() -> None:
+        out.print(f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}")
+        out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
+        out.print(f"metrics     {files['metrics.csv']}", markup=False)
+        out.print(f"picture     {files['curve.png']}", markup=False)
+        out.print(f"checkpoint  {files['checkpoint']}", markup=False)
+        out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
+
+    emit({"run": asdict(run), "iterations": rows, "files": files}, json, render)
