@@ -290,10 +290,15 @@ def _registered(env_id: str) -> EnvSpec:
     module, _, found = env_id.rpartition(":")
     if module:
         importlib.import_module(module)
-    namespace, name, version = parse_env_id(found)
-    if version is None:
-        version = find_highest_version(namespace, name)
-    return gymnasium.spec(get_env_id(namespace, name, version))
+    try:
+        namespace, name, version = parse_env_id(found)
+        if version is None:
+            version = find_highest_version(namespace, name)
+        return gymnasium.spec(get_env_id(namespace, name, version))
+    except gymnasium.error.Error as problem:
+        raise ValueError(
+            f"no environment {env_id!r}: {problem} Register it, or write module:id for the module that does"
+        ) from problem
 
 
 class SlotPool:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from ray.exceptions import RayError
+from ray.job_submission import JobStatus, JobSubmissionClient
 
 from ttray.cli import options
 from ttray.cli.terminal import ExitCode, emit, err, out
@@ -45,8 +47,6 @@ def submit(
 
     ttray submit --working-dir . -- reproduce main
     """
-    from ray.job_submission import JobStatus, JobSubmissionClient
-
     command = list(context.args)
     if not command:
         raise ValueError(
@@ -61,7 +61,7 @@ def submit(
             entrypoint=shlex.join(["python", "-m", "ttray", *command]),
             runtime_env={} if working_dir is None else {"working_dir": str(working_dir.absolute())},
         )
-    except (ConnectionError, RuntimeError) as problem:
+    except (ConnectionError, RuntimeError, RayError) as problem:
         raise RuntimeError(f"{where} did not take the job: {problem}") from problem
     err.print(f"job {job} at {where}; stop it with: ray job stop {job} --address {where}", markup=False)
     status: Any = client.get_job_status(job)

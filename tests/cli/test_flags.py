@@ -1,0 +1,532 @@
+"""Every flag of every command changes what it says; wrong values get an error with the choices."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import typer
+
+import ttray
+from ttray.cli import bench, collect, compare, evaluate, reproduce, submit, train
+from ttray.cli.app import app
+from ttray.cli.terminal import err, run
+from ttray.core import dcs
+from ttray.core.batch import read_parquet, write_parquet
+from ttray.experiments.presets import PRESETS
+from ttray.experiments.training import Run
+from ttray.experiments.training import train as run_training
+
+COMMANDS = typer.main.get_command(app).commands
+ROW = dict.fromkeys(("num_env_steps", "discounted_return", "episode_return_mean"), 1.0)
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, tmp_path):
+    """Runs a command in this process, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TTRAY_RUNS", raising=False)
+
+    def run_command(*arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            run(app, [str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return SimpleNamespace(code=left.value.code or 0, out=output.out, err=output.err)
+
+    return run_command
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The checkpoint of a small run."""
+    directory = tmp_path_factory.mktemp("trained")
+    config = Run("supply-chain", gamma=0.9, horizon=10, budget=60, num_env_runners=0).config()
+    algorithm = config.build_algo()
+    algorithm.train()
+    algorithm.save_to_path(directory / "checkpoint")
+    algorithm.stop()
+    return directory
+
+
+class Spy:
+    """Stands in for what a command calls; remembers with what."""
+
+    def __init__(self, answer=None):
+        self.answer, self.arguments, self.keywords = answer, None, None
+
+    def __call__(self, *arguments, **keywords):
+        self.arguments, self.keywords = arguments, keywords
+        return self.answer(*arguments, **keywords) if callable(self.answer) else self.answer
+
+
+# --- train -----------------------------------------------------------------------------------------------
+
+TRAIN = {
+    "--preset": ("reacher", lambda r, d: r.preset == "reacher" and r.budget == 8000),
+    "--algorithm": ("POIS", lambda r, d: r.algorithm == "POIS"),
+    "--gamma": ("0.9", lambda r, d: r.gamma == 0.9),
+    "--seed": ("7", lambda r, d: r.seed == 7),
+    "--iterations": ("5", lambda r, d: r.num_iterations == 5),
+    "--env-runners": ("3", lambda r, d: r.num_env_runners == 3),
+    "--checkpoint-every": ("4", lambda r, d: r.checkpoint_every == 4),
+    "--env": ("ttray/Reacher-v0", lambda r, d: r.config().env == "ttray/Reacher-v0"),
+    "--horizon": ("90", lambda r, d: r.config().horizon == 90),
+    "--budget": ("3600", lambda r, d: r.config().budget == 3600),
+    "--delta": ("0.25", lambda r, d: r.config().delta == 0.25),
+    "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
+}
+
+
+@pytest.fixture
+def training(monkeypatch):
+    spy, connection = Spy([ROW | {"iteration": 1}]), Spy()
+
+    def pretend(run, directory, on_iteration):
+        on_iteration(ROW | {"iteration": 1})
+        return spy(run, directory)
+
+    monkeypatch.setattr(train, "run_training", pretend)
+    monkeypatch.setattr(train, "connect", connection)
+    return spy
+
+
+@pytest.mark.parametrize("flag", TRAIN)
+def test_flags_of_train(call, training, flag):
+    value, changed = TRAIN[flag]
+    assert call("train").code == 0
+    assert not changed(*training.arguments)
+    assert call("train", flag, value).code == 0
+    assert changed(*training.arguments)
+
+
+def test_train_needs_nothing_but_a_preset_and_a_discount(call, training):
+    assert call("train", "--preset", "dam", "--gamma", "0.95").code == 0
+    run, directory = training.arguments
+    assert directory == Path("runs/dam-TTPOIS-0.95-0")
+    assert (run.environment, run.horizon, run.budget, run.delta) == ("ttray/Dam-v0", 360, 8640, 0.7)
+
+
+def test_the_root_of_all_runs_is_an_environment_variable(call, training, monkeypatch):
+    monkeypatch.setenv("TTRAY_RUNS", "volume")
+    call("train")
+    assert training.arguments[1] == Path("volume/dam-TTPOIS-0.95-0")
+
+
+def test_progress_and_json_of_train(call, training):
+    quiet, told = call("train"), call("train", "--progress")
+    assert "1/60" not in quiet.err  # not a terminal
+    assert "1/60" in told.err
+    assert json.loads(call("train", "--json").out)["run"]["preset"] == "dam"
+    assert call("train", "--no-progress").err == ""
+
+
+def test_a_terminal_gets_a_bar_unless_it_is_told_not_to(call, training, monkeypatch):
+    monkeypatch.setattr(err, "_force_terminal", True)
+    assert "training" in call("train").err
+    assert "training" not in call("train", "--no-progress").err
+
+
+# --- plan ------------------------------------------------------------------------------------------------
+
+PLAN = {
+    "--preset": ("reacher", "horizon", 200),
+    "--gamma": ("0.9", "gamma", 0.9),
+    "--horizon": ("90", "horizon", 90),
+    "--budget": ("3600", "budget", 3600),
+    "--strategy": ("exact", "strategy", "exact"),
+    "--accuracy": ("0.5", "required_budget", {"truncated": 93640, "uniform": 862920}),
+    "--delta": ("0.2", "delta", 0.2),
+    "--reward-range": ("2", "width", 2 * 1.6656),
+    "--png": ("plan.png", "picture", "plan.png"),
+}
+
+
+@pytest.mark.parametrize("flag", PLAN)
+def test_flags_of_plan(call, flag):
+    value, key, expected = PLAN[flag]
+    before = json.loads(call("plan", "--json").out)
+    after = json.loads(call("plan", flag, value, "--json").out)
+    assert before.get(key) != after[key]
+    assert after[key] == (pytest.approx(expected, rel=1e-3) if isinstance(expected, float) else expected)
+    planned = dcs.plan(
+        after["strategy"], horizon=after["horizon"], budget=after["budget"], gamma=after["gamma"]
+    )
+    assert after["samples_per_step"] == planned.samples_per_step.tolist()
+    if flag == "--delta":
+        assert after["width"] < before["width"]
+    if flag == "--png":
+        assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plan_for_people_fits_eighty_columns(call):
+    text = call("plan", "--accuracy", "0.5").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "66.7% narrower" in text
+    assert "862,920" in text
+    short = call("plan", "--horizon", "1", "--budget", "5", "--gamma", "1").out  # T = 1
+    assert "0.0% narrower" in short
+
+
+# --- collect ---------------------------------------------------------------------------------------------
+
+COLLECT = {
+    "--preset": ("dam-4320", lambda s: s["strategy"].budget == 4320),
+    "--policy": ("a-checkpoint", lambda s: s["policy"] == Path("a-checkpoint")),
+    "--gamma": ("0.9", lambda s: s["gamma"] == 0.9 and s["strategy"] == dcs.truncated(360, 8640, 0.9)),
+    "--seed": ("7", lambda s: s["seed"] == 7),
+    "--iteration": ("3", lambda s: s["iteration"] == 3),
+    "--env": ("CartPole-v1", lambda s: s["environment"] == "CartPole-v1"),
+    "--horizon": ("90", lambda s: s["strategy"].horizon == 90),
+    "--budget": ("720", lambda s: s["strategy"].budget == 720),
+    "--strategy": ("uniform", lambda s: s["strategy"] == dcs.uniform(360, 8640)),
+    "--actors": ("2", lambda s: s["num_actors"] == 2),
+    "--envs-per-actor": ("8", lambda s: s["num_envs"] == 8),
+}
+
+
+@pytest.mark.parametrize("flag", COLLECT)
+def test_flags_of_collect(call, monkeypatch, flag):
+    value, changed = COLLECT[flag]
+    small = ttray.collect("ttray/Dam-v0", strategy=dcs.uniform(2, 2))
+    spy = Spy(small)
+    monkeypatch.setattr(ttray, "collect", spy)
+    monkeypatch.setattr(collect, "connect", Spy())
+    for arguments, expected in (((), False), ((flag, value), True)):
+        done = call("collect", "batch.parquet", *arguments)
+        assert done.code == 0, done.err
+        assert bool(changed(spy.keywords | {"environment": spy.arguments[0]})) is expected
+    assert ttray.digest(read_parquet("batch.parquet")) == ttray.digest(small)
+
+
+def test_collect_for_people_and_programs(call):
+    arguments = ("collect", "deep/batch.parquet", "--env", "ttray/SupplyChain-v0", "--horizon", "5",
+                 "--budget", "50", "--gamma", "0.9")  # fmt: skip
+    told = call(*arguments, "--progress")
+    result = json.loads(call(*arguments, "--json").out)
+    assert result["rows"] == 50
+    assert result["digest"] in told.out
+    assert "trajectories" in told.err
+    assert call(*arguments, "--no-progress").err == ""
+    assert json.loads(call(*arguments, "--seed", "1", "--json").out)["digest"] != result["digest"]
+
+
+# --- evaluate and ope ------------------------------------------------------------------------------------
+
+EVALUATE = {
+    "--gamma": ("0.5", "gamma", 0.5),
+    "--seed": ("1", "estimate", None),
+    "--horizon": ("5", "horizon", 5),
+    "--budget": ("200", "num_env_steps", 200),
+    "--strategy": ("uniform", "num_trajectories", 6),
+    "--delta": ("0.5", "delta", 0.5),
+    "--reward-range": ("3", "reward_range", 3.0),
+}
+
+
+@pytest.mark.parametrize("flag", EVALUATE)
+def test_flags_of_evaluate(call, trained, flag):
+    value, key, expected = EVALUATE[flag]
+    before = json.loads(call("evaluate", trained, "--json").out)
+    after = json.loads(call("evaluate", trained, flag, value, "--json").out)
+    assert before[key] != after[key]
+    assert expected is None or after[key] == expected
+    assert after["low"] <= after["estimate"] <= after["high"]
+    if flag == "--delta":
+        assert after["high"] - after["low"] < before["high"] - before["low"]
+
+
+def test_evaluate_uses_actors_and_speaks_to_people(call, trained, monkeypatch):
+    collect_here, connection, numbers = ttray.collect, Spy(), []
+
+    def without_actors(*arguments, num_actors, **keywords):
+        numbers.append(num_actors)
+        return collect_here(*arguments, **keywords)
+
+    monkeypatch.setattr(ttray, "collect", without_actors)
+    monkeypatch.setattr(evaluate, "connect", connection)
+    text = call("evaluate", trained, "--actors", "2").out
+    assert (connection.arguments, numbers) == ((2,), [2])
+    assert "95% interval" in text
+    assert "guaranteed" in text
+    refused = call("evaluate", "nowhere")
+    assert refused.code == 2
+    assert "nowhere is no directory; pass that of a run or of a checkpoint" in refused.err
+
+
+@pytest.fixture
+def recorded(trained, tmp_path):
+    """A batch of the trained policy's own."""
+    plan = dcs.truncated(10, 600, 0.9)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained / "checkpoint", seed=5)
+    write_parquet(table, tmp_path / "batch.parquet")
+    return tmp_path / "batch.parquet"
+
+
+OPE = {
+    "--gamma": ("0.5", "gamma", 0.5),
+    "--delta": ("0.5", "delta", 0.5),
+    "--max-reward": ("3000", "max_reward", 3000.0),
+}
+
+
+@pytest.mark.parametrize("flag", OPE)
+def test_flags_of_ope(call, trained, recorded, flag):
+    value, key, expected = OPE[flag]
+    basis = ("ope", recorded, "--policy", trained, "--max-reward", "1000", "--json")
+    before, after = (json.loads(call(*basis, *more).out) for more in ((), (flag, value)))
+    assert before[key] != after[key] == expected
+    assert before["lower_bound"] != after["lower_bound"]
+
+
+def test_ope_of_the_same_policy_clipped_and_of_several_tables(call, trained, recorded):
+    basis = ("--policy", trained, "--max-reward", "1000", "--json")
+    own = json.loads(call("ope", recorded, *basis).out)
+    # The recorded distribution is float32, the network's is computed here: equal but for low bits.
+    assert own["effective_sample_size"] == pytest.approx(own["num_trajectories"], rel=1e-4)
+    twice = json.loads(call("ope", recorded, recorded, *basis).out)
+    assert twice["estimate"] == pytest.approx(own["estimate"])
+    assert twice["lower_bound"] > own["lower_bound"]
+    clipped = json.loads(call("ope", recorded, *basis, "--clip", "0.5").out)
+    assert clipped["estimate"] == pytest.approx(0.5 * own["estimate"], rel=1e-4)
+
+
+def test_ope_of_a_policy_far_away_warns_and_exits_with_3(call, trained, tmp_path):
+    def orders_little(obs):
+        return np.tile(np.linspace(0.0, -8.0, 75, dtype=np.float32), (len(obs), 1))
+
+    plan = dcs.truncated(10, 600, 0.9)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=orders_little)
+    write_parquet(table, tmp_path / "far.parquet")
+    done = call("ope", tmp_path / "far.parquet", "--policy", trained)
+    assert done.code == 3
+    assert "worthless" in done.err
+    assert "lower bound" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_ope_refuses_what_it_cannot_use(call, trained, recorded, tmp_path):
+    too_small = call("ope", recorded, "--policy", trained, "--max-reward", "1e-9")
+    assert too_small.code == 2
+    assert "below the recorded" in too_small.err
+    dam = ttray.collect("ttray/Dam-v0", strategy=dcs.uniform(2, 2), gamma=1.0)
+    write_parquet(dam, tmp_path / "dam.parquet")
+    other = call("ope", tmp_path / "dam.parquet", "--policy", trained)
+    assert other.code == 2
+    assert "pass a policy of the same environment" in other.err
+    (tmp_path / "broken.parquet").write_text("no parquet")
+    assert call("ope", tmp_path / "broken.parquet", "--policy", trained).code == 2
+
+
+# --- compare, reproduce, bench, submit -------------------------------------------------------------------
+
+COMPARE = {
+    "--preset": ("reacher", lambda a, k: a[0] == "reacher"),
+    "--gamma": ("0.9", lambda a, k: a[1] == 0.9),
+    "--seed": ("5", lambda a, k: list(a[2]) == [5, 6, 7]),
+    "--seeds": ("2", lambda a, k: list(a[2]) == [0, 1]),
+    "--iterations": ("4", lambda a, k: a[3] == 4),
+    "--env-runners": ("0", lambda a, k: k["num_env_runners"] == 0),
+    "--directory": ("elsewhere", lambda a, k: a[4] == Path("elsewhere")),
+}
+
+
+@pytest.mark.parametrize("flag", COMPARE)
+def test_flags_of_compare(call, monkeypatch, flag):
+    value, changed = COMPARE[flag]
+    spy = Spy(lambda *a, on_run, **k: on_run(Run("dam"), [ROW]))
+    monkeypatch.setattr(compare, "run_comparison", spy)
+    monkeypatch.setattr(compare, "connect", Spy())
+    for arguments, expected in (((), False), ((flag, value), True)):
+        done = call("compare", *arguments, "--progress")
+        assert done.code == 0, done.err
+        assert changed(spy.arguments, spy.keywords) is expected
+        assert "TTPOIS" in done.out
+        assert "1/" in done.err
+    assert json.loads(call("compare", "--json", "--no-progress").out)["runs"][0]["final"] == 1.0
+
+
+REPRODUCE = {
+    "--runs": ("2", lambda a, c: len(a[0][0].trials) == 12),
+    "--iterations": ("3", lambda a, c: a[0][0].trials[0].name.endswith("-3")),
+    "--cpus": ("1", lambda a, c: c.keywords == {"num_cpus": 1}),
+    "--directory": ("elsewhere", lambda a, c: a[1] == Path("elsewhere")),
+    "--results": ("there", lambda a, c: a[2] == Path("there")),
+}
+
+
+@pytest.mark.parametrize("flag", REPRODUCE)
+def test_flags_of_reproduce(call, monkeypatch, flag):
+    value, changed = REPRODUCE[flag]
+    spy, connection = Spy(lambda *a: a[4]("a trial", 1, 2)), Spy()
+    monkeypatch.setattr(reproduce, "run_reproduction", spy)
+    monkeypatch.setattr(reproduce, "connect", connection)
+    for arguments, expected in (((), False), ((flag, value), True)):
+        done = call("reproduce", "corridor-sparse", *arguments, "--progress")
+        assert done.code == 0, done.err
+        assert "a trial" in done.err
+        assert changed(spy.arguments, connection) is expected
+    assert json.loads(call("reproduce", "dcs", "--json", "--no-progress").out)["pictures"]
+
+
+def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch):
+    spy = Spy()
+    monkeypatch.setattr(reproduce, "run_reproduction", spy)
+    monkeypatch.setattr(reproduce, "connect", Spy())
+    call("reproduce", "evaluation", "--horizon", "100", "--horizon", "50", "--runs", "3")
+    figures, *_, command, _ = spy.arguments
+    assert {trial.name.split("/")[1].split("-")[0] for trial in figures[0].trials} == {"100", "50"}
+    assert command == "ttray reproduce evaluation --runs 3 --horizon 100 --horizon 50"
+
+
+def test_bench_runs_what_it_is_told(call, monkeypatch):
+    ran = []
+    monkeypatch.setattr(bench, "_BENCHMARKS", {name: lambda name=name: ran.append(name) for name in "ab"})
+    assert call("bench").code == 0
+    assert ran == ["a", "b"]
+    assert call("bench", "b").code == 0
+    assert ran == ["a", "b", "b"]
+
+
+SUBMIT = {
+    "--address": ("10.0.0.1:8265", lambda a, k: a == "http://10.0.0.1:8265"),
+    "--working-dir": (".", lambda a, k: Path(k["runtime_env"]["working_dir"]).is_absolute()),
+}
+
+
+class Client:
+    """The job server's answers; the real one is in test_submission."""
+
+    seen = None
+
+    def __init__(self, address):
+        self.address = address
+
+    def submit_job(self, **keywords):
+        Client.seen = self.address, keywords
+        return "job-1"
+
+    async def tail_job_logs(self, job):
+        yield "a line of the log\n"
+
+    def get_job_status(self, job):
+        return "SUCCEEDED"
+
+    def get_job_info(self, job):
+        return SimpleNamespace(driver_exit_code=0, message="")
+
+
+@pytest.fixture
+def client(monkeypatch):
+    monkeypatch.setattr(submit, "JobSubmissionClient", Client)
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    return Client
+
+
+@pytest.mark.parametrize("flag", SUBMIT)
+def test_flags_of_submit(call, client, flag):
+    value, changed = SUBMIT[flag]
+    assert call("submit", "--", "train").code == 0
+    with pytest.raises((AssertionError, KeyError)):
+        assert changed(*client.seen)
+    assert call("submit", flag, value, "--", "train").code == 0
+    assert changed(*client.seen)
+
+
+def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client):
+    done = call("submit", "--", "train", "--preset", "dam", "--directory", "with space")
+    expected = "python -m ttray train --preset dam --directory 'with space' --progress"
+    assert client.seen[1]["entrypoint"] == expected
+    assert "a line of the log" in done.out
+    assert "a line of the log" not in call("submit", "--no-wait", "--", "train").out
+    assert json.loads(call("submit", "--json", "--", "plan").out)["job"] == "job-1"
+    assert client.seen[1]["entrypoint"] == "python -m ttray plan"
+    nothing = call("submit")
+    assert nothing.code == 2
+    assert "ttray submit -- train" in nothing.err
+
+
+# --- all of them -----------------------------------------------------------------------------------------
+
+TESTED_ELSEWHERE = {
+    ("train", "--progress"), ("train", "--json"), ("plan", "--json"), ("collect", "--progress"),
+    ("collect", "--json"), ("evaluate", "--actors"), ("evaluate", "--json"), ("ope", "--policy"),
+    ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
+    ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
+    ("submit", "--wait"), ("submit", "--json"),
+}  # fmt: skip
+
+
+def test_no_flag_is_left_out_here():
+    tables = {"train": TRAIN, "plan": PLAN, "collect": COLLECT, "evaluate": EVALUATE, "ope": OPE,
+              "compare": COMPARE, "reproduce": REPRODUCE, "submit": SUBMIT}  # fmt: skip
+    tested = {(name, flag) for name, table in tables.items() for flag in table} | TESTED_ELSEWHERE
+    existing = {
+        (name, parameter.opts[0])
+        for name, command in COMMANDS.items()
+        for parameter in command.params
+        if parameter.opts[0].startswith("--") and parameter.name != "help"
+    }
+    assert tested == existing
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = call(name, "--help")
+    assert done.code == 0
+    assert f"ttray {name} " in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "choices"),
+    [
+        (("train", "--preset", "dma"), list(PRESETS)),
+        (("train", "--algorithm", "PPO"), ["TTPOIS", "POIS"]),
+        (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
+        (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
+        (("bench", "fast"), ["all", "service"]),
+        (("fly",), []),
+    ],
+)
+def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
+    done = call(*arguments)
+    assert done.code == 2
+    assert arguments[-1] in done.err
+    assert not [choice for choice in choices if choice not in done.err]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--gamma", "much"), "Invalid value for '--gamma'"),
+        (("train", "--gamma", "2"), "gamma must be a discount in (0, 1], found 2.0"),
+        (("train", "--iterations", "0"), "must be at least 1, found 0"),
+        (("train", "--budget", "10"), "10"),
+        (("plan", "--horizon", "10", "--budget", "5"), "5"),
+        (("plan", "--delta", "1"), "delta"),
+        (("collect", "x.parquet", "--env", "No-v0"), "no environment 'No-v0'"),
+    ],
+)
+def test_impossible_values_are_one_clear_line(call, arguments, message):
+    done = call(*arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_version_is_told(call):
+    assert call("--version").out.strip() == ttray.__version__
+
+
+def test_what_a_command_says_it_wrote_is_there(call, tmp_path):
+    assert run_training  # the real one: a run of two iterations on this process
+    done = call(
+        "train", "--preset", "supply-chain", "--horizon", "5", "--budget", "50", "--iterations", "2",
+        "--env-runners", "0", "--directory", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    for path in json.loads(done.out)["files"].values():
+        assert Path(path).exists()
