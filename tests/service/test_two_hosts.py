@@ -8,9 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests.experiments.test_training import final_weights
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
@@ -59,11 +63,11 @@ def hosts():
             ip("netns", "del", host, check=False)
 
 
-def start(host, *command, log):
+def start(host, *command, log, **environ):
     return subprocess.Popen(
         ["ip", "netns", "exec", host, *command],
         cwd=ROOT,
-        env={**os.environ, **ENVIRON, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **ENVIRON, "PYTHONPATH": str(ROOT), **environ},
         stdout=log,
         stderr=subprocess.STDOUT,
     )
@@ -77,16 +81,22 @@ def await_file(path, processes, log, seconds):
         time.sleep(0.1)
 
 
-def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
-    head, worker, cable = hosts
+@contextmanager
+def cluster(hosts, log, num_cpus):
+    """Ray on both hosts, as `ray start` makes it; yields the two processes."""
+    head, worker, _ = hosts
     ray_command = str(Path(sys.executable).with_name("ray"))
-    log, busy = tmp_path / "log", tmp_path / "both-busy"
     # Not under tmp_path: the sockets inside must have short names.
     with (
         tempfile.TemporaryDirectory(prefix="tt", ignore_cleanup_errors=True) as scratch,
         log.open("w") as out,
     ):
-        common = ("--num-cpus=2", "--object-store-memory=100000000", "--disable-usage-stats", "--block")
+        common = (
+            f"--num-cpus={num_cpus}",
+            "--object-store-memory=100000000",
+            "--disable-usage-stats",
+            "--block",
+        )
         nodes = [
             start(
                 head,
@@ -104,14 +114,19 @@ def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
                 log=out,
             )
         )
-        driver_log = tmp_path / "driver"
-        with driver_log.open("w") as driver_out:
-            driver = start(
-                head,
-                *(sys.executable, "-m", "tests.service.two_hosts_driver"),
-                *(f"{HEAD_IP}:{PORT}", str(busy)),
-                log=driver_out,
-            )
+        yield nodes
+
+
+def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
+    head, worker, cable = hosts
+    busy, driver_log = tmp_path / "both-busy", tmp_path / "driver"
+    with cluster(hosts, tmp_path / "log", num_cpus=2) as nodes, driver_log.open("w") as driver_out:
+        driver = start(
+            head,
+            *(sys.executable, "-m", "tests.service.two_hosts_driver"),
+            *(f"{HEAD_IP}:{PORT}", str(busy)),
+            log=driver_out,
+        )
         await_file(busy, [*nodes, driver], driver_log, 120)
         ip("-n", worker, "link", "set", cable[worker], "down")
         assert driver.wait(timeout=120) == 0, driver_log.read_text()
@@ -126,3 +141,47 @@ def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
     assert int(found["again"][1]) >= int(found["again"][0])
     table, undisturbed = found["digests"]
     assert table == undisturbed
+
+
+# Ends when no CPU is free on either host: one actor has each.
+BOTH_TAKEN = """
+import sys, time
+import ray
+ray.init(sys.argv[1], log_to_driver=False)
+from ray._private.state import available_resources_per_node
+deadline = time.monotonic() + 100
+while True:
+    free = [node.get("CPU", 0) for node in available_resources_per_node().values()]
+    if len(free) == 2 and not any(free):
+        break
+    assert time.monotonic() < deadline, free
+    time.sleep(0.1)
+"""
+
+
+def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, tmp_path):
+    head, *_ = hosts
+    arguments = ("jobs/train.py", "--preset", "supply-chain-2400", "--iterations", "3")
+    log = tmp_path / "driver"
+    with cluster(hosts, tmp_path / "log", num_cpus=1) as nodes, log.open("w") as out:
+        # One CPU on each host, so that two actors need both.
+        watcher = start(head, sys.executable, "-c", BOTH_TAKEN, f"{HEAD_IP}:{PORT}", log=out)
+        time.sleep(4.0)
+        driver = start(
+            head,
+            *(sys.executable, *arguments, "--env-runners", "2", "--directory", str(tmp_path / "remote")),
+            log=out,
+            RAY_ADDRESS=f"{HEAD_IP}:{PORT}",
+        )
+        assert driver.wait(timeout=150) == 0, log.read_text()
+        assert watcher.wait(timeout=30) == 0, log.read_text()
+        assert all(node.poll() is None for node in nodes)
+    local = subprocess.run(
+        [sys.executable, *arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert local.returncode == 0, local.stderr
+    assert np.array_equal(final_weights(tmp_path / "remote"), final_weights(tmp_path / "local"))
