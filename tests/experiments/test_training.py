@@ -21,7 +21,7 @@ def command(directory, iterations=6):
     return [
         sys.executable, str(ROOT / "jobs" / "train.py"), "--preset", "supply-chain-2400", "--seed", "3",
         "--iterations", str(iterations), "--env-runners", "0", "--checkpoint-every", "2",
-        "--directory", str(directory),
+        "--directory", str(directory), "--progress",
     ]  # fmt: skip
 
 
@@ -36,34 +36,39 @@ def undisturbed(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "undisturbed"
     done = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
-    return directory, done.stdout
+    return directory, done
 
 
 def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undisturbed):
-    directory, output = undisturbed
+    directory, done = undisturbed
     rows = read_csv(directory / "metrics.csv")
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
     for name in ("metrics.csv", "curve.png", "checkpoint"):
-        assert str(directory / name) in output
-    assert "--iterations 12" in output
-    assert max(len(line) for line in output.splitlines() if str(directory) not in line) <= 80
+        assert str(directory / name) in done.stdout
+    assert "--iterations 12" in done.stdout
+    for number, line in enumerate(done.stderr.splitlines(), 1):
+        assert line.lstrip().startswith(f"{number}/6")
+        assert len(line.partition("  0:")[0]) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if str(directory) not in line) <= 80
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, number):
     directory = tmp_path / "run"
-    process = subprocess.Popen(command(directory), stdout=subprocess.PIPE, text=True)
-    for line in process.stdout:
+    process = subprocess.Popen(command(directory), stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
         if line.lstrip().startswith("3/6"):
             os.kill(process.pid, number)
             break
-    process.stdout.read()
+    last_words = process.stderr.read()
     assert process.wait(timeout=60) == (-number if number == signal.SIGKILL else 128 + number)
     saved = read_csv(directory / "checkpoint" / "metrics.csv")
     # A kill leaves the last checkpoint. The others end the iteration that was under way and save: the
     # third if they arrive before it is quite done, else the fourth.
     assert len(saved) in ({2} if number == signal.SIGKILL else {3, 4})
+    if number != signal.SIGKILL:
+        assert f"run the same command again to go on from {directory / 'checkpoint'}" in last_words
     resumed = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
     assert resumed.returncode == 0, resumed.stderr
     assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
@@ -73,9 +78,9 @@ def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, numb
 
 
 def test_a_directory_goes_on_only_with_its_own_run(undisturbed):
-    other = [*command(undisturbed[0])[:-4], "--gamma", "0.9", "--directory", str(undisturbed[0])]
+    other = [*command(undisturbed[0]), "--gamma", "0.9"]
     done = subprocess.run(other, capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0
+    assert done.returncode == 2
     assert "holds a run with gamma=0.95, not 0.9; choose another directory" in done.stderr
 
 

@@ -114,6 +114,7 @@ def draw_plan(
     lengths = np.flatnonzero(planned.trajectories_per_length) + 1
     right.vlines(lengths, 0, planned.trajectories_per_length[lengths - 1], color=PALETTE[0])
     right.set_ylim(bottom=0)
+    right.yaxis.get_major_locator().set_params(integer=True)
     right.set_xlabel("length h")
     right.set_ylabel("trajectories $m_h$")
     for axis in (left, right):
