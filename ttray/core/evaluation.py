@@ -34,8 +34,8 @@ class OnPolicyEstimate:
         estimate: Ĵ, unbiased.
         low: Lower end of the interval that holds J with probability about 1 − δ (Student's).
         high: Its upper end.
-        standard_error: Of Ĵ, from the variances within the batch; for steps with a single sample, which
-            have none, the largest that the recorded rewards allow.
+        standard_error: Of Ĵ but for the steps with a single sample, which tell nothing of their variance; the
+            interval allows them the whole range of rewards.
         hoeffding_width: Half the width of the interval that holds for any distribution of rewards
             within the range.
         reward_range: The range used.
@@ -64,22 +64,28 @@ def on_policy(
         strategy: Its plan.
         gamma: The discount, in (0, 1].
         delta: The probability of missing, in (0, 1).
-        reward_range: Largest minus smallest possible reward; the recorded range unless given.
+        reward_range: Largest minus smallest possible reward, the 0 of ended episodes among them; the
+            recorded range unless given.
     """
     gamma, delta = check_gamma(gamma), check_delta(delta)
-    recorded = float(batch.reward.max() - batch.reward.min())
-    used = recorded if reward_range is None else check_positive("reward_range", reward_range)
+    used = _recorded_range(batch) if reward_range is None else check_positive("reward_range", reward_range)
     estimate = float(Surrogate(batch, strategy, gamma=gamma).on_policy())
     samples = strategy.samples_per_step
     discounts = gamma ** np.arange(strategy.horizon)
     variances = _variance_shares(batch, strategy, discounts / samples)
-    # A single sample says nothing of its variance. No variable within a range has a larger standard
-    # deviation than half of it, and standard deviations of sums at most add up.
-    unknown = float(discounts[samples == 1].sum()) * used / 2.0
-    error = math.sqrt(max(float(variances.sum()), 0.0)) + unknown
-    half = _students_quantile(variances, samples, delta) * error
+    error = math.sqrt(max(float(variances.sum()), 0.0))
+    # A single sample says nothing of its variance, but a reward and its mean are at most the range apart.
+    unknown = float(discounts[samples == 1].sum()) * used
+    half = _students_quantile(variances, samples, delta) * error + unknown
     width = dcs.hoeffding_width(strategy, gamma=gamma, delta=delta, reward_range=used) if used else 0.0
     return OnPolicyEstimate(estimate, estimate - half, estimate + half, error, width, used)
+
+
+def _recorded_range(batch: RaggedBatch) -> float:
+    low, high = float(batch.reward.min()), float(batch.reward.max())
+    if bool((batch.offsets.diff() < batch.length).any()):  # episodes that ended earn 0 from then on
+        low, high = min(low, 0.0), max(high, 0.0)
+    return high - low
 
 
 def _variance_shares(batch: RaggedBatch, strategy: DataCollectionStrategy, weights: np.ndarray) -> np.ndarray:
@@ -110,14 +116,16 @@ def _variance_shares(batch: RaggedBatch, strategy: DataCollectionStrategy, weigh
 
 
 def _students_quantile(variances: np.ndarray, samples: np.ndarray, delta: float) -> float:
-    """Student's quantile for the mean number of samples behind the variance, weighted by their shares.
+    """Student's quantile for the harmonic mean of n_t − 1, weighted by the steps' shares of the variance.
 
-    Exact for the uniform strategy and normal rewards; the usual approximation elsewhere.
+    Exact for the uniform strategy and normal rewards. Elsewhere the arithmetic mean would be too optimistic
+    where much of the variance comes from steps with few samples.
     """
-    shares = np.abs(variances)
+    known = samples > 1
+    shares = np.abs(variances[known])
     if not shares.sum() > 0.0:
         return float(stdtrit(math.inf, 1.0 - delta / 2.0))
-    freedom = float(np.sum(shares * (samples - 1)) / shares.sum())
+    freedom = float(shares.sum() / np.sum(shares / (samples[known] - 1)))
     return float(stdtrit(freedom, 1.0 - delta / 2.0))
 
 
@@ -147,7 +155,7 @@ class OffPolicyEstimate:
         effective_sample_size: (Σω)²/Σω², in trajectories.
         num_trajectories: Recorded.
         max_weight: The largest weight of a trajectory.
-        renyi2: Mean over the batches of d̂₂ at full length.
+        renyi2: The largest d̂₂ of any length, mean over the batches.
         problems: Why the answer is worthless, in words; empty if it is not.
     """
 
@@ -182,6 +190,11 @@ def off_policy(
     """
     if not recordings:
         raise ValueError("found no batches; pass at least one")
+    horizons = sorted({each.strategy.horizon for each in recordings})
+    if len(horizons) > 1:
+        raise ValueError(
+            f"the batches have the horizons {horizons}, so different returns; pass one horizon's"
+        )
     gamma, delta, number = check_gamma(gamma), check_delta(delta), len(recordings)
     estimates, tight, loose, divergences = [], [], [], []
     log_weights: list[Tensor] = []
@@ -200,21 +213,26 @@ def off_policy(
         log_weights.append(surrogate.log_weights(each.comparison))
     estimate = float(np.mean(estimates))
     weights = torch.cat(log_weights)
-    lower_bound = estimate - math.hypot(*tight) / number
+    lower_bound = _below(estimate, math.hypot(*tight) / number)
     return OffPolicyEstimate(
         estimate=estimate,
         lower_bound=lower_bound,
-        loose_lower_bound=estimate - math.hypot(*loose) / number,
+        loose_lower_bound=_below(estimate, math.hypot(*loose) / number),
         effective_sample_size=effective_sample_size(weights),
         num_trajectories=len(weights),
         max_weight=math.exp(min(float(weights.max()), 700.0)),
         renyi2=float(np.mean(divergences)),
-        problems=_problems(recordings, weights, lower_bound, gamma, max_reward),
+        problems=_problems(weights, lower_bound, horizons[0], gamma, max_reward),
     )
 
 
+def _below(estimate: float, width: float) -> float:
+    """The bound; −inf rather than NaN where weights overflow and divergences are infinite."""
+    return estimate - width if math.isfinite(estimate) and math.isfinite(width) else -math.inf
+
+
 def _problems(
-    recordings: Sequence[Recording], log_weights: Tensor, lower_bound: float, gamma: float, max_reward: float
+    log_weights: Tensor, lower_bound: float, horizon: int, gamma: float, max_reward: float
 ) -> tuple[str, ...]:
     found = []
     size, number = effective_sample_size(log_weights), len(log_weights)
@@ -222,7 +240,6 @@ def _problems(
         found.append(
             f"the weights are those of {size:.1f} of {number:,} trajectories: the policies are too far apart"
         )
-    horizon = max(each.strategy.horizon for each in recordings)
     smallest = -max_reward * float(np.sum(gamma ** np.arange(horizon)))
     if lower_bound <= smallest:
         found.append(f"the lower bound says nothing: no policy can earn less than {smallest:,.4g}")

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ttray.core.checks import check_count
 from ttray.experiments.figures import dcs, evaluation, learning
 from ttray.experiments.presets import PRESETS
 from ttray.experiments.trials import OnFinished, Trial, rows_of, run_trials, versions
@@ -47,6 +48,9 @@ def figures(
         num_iterations: Of each learning run; `learning.ITERATIONS` unless given.
         horizons: Of the evaluation figures.
     """
+    for name, number in (("num_runs", num_runs), ("num_iterations", num_iterations)):
+        if number is not None:
+            check_count(name, number)
     evaluated = evaluation.evaluation_trials(
         horizons=horizons, num_runs=evaluation.NUM_RUNS if num_runs is None else num_runs
     )
@@ -141,6 +145,8 @@ def _write_page(results: Path) -> None:
     lines = ["# Figures", "", "Written by `ttray reproduce`; the data of each figure are beside it."]
     for path in sorted(results.glob("*.json")):
         origin = json.loads(path.read_text())
+        if "figure" not in origin:
+            continue  # the trials' own file, where they share the directory
         made = ", ".join(f"{name} {number}" for name, number in origin["versions"].items())
         seeds = f"; seeds {origin['seeds'][0]} to {origin['seeds'][-1]}" if origin["seeds"] else ""
         lines += [

@@ -8,6 +8,8 @@ along.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
 import tempfile
@@ -58,15 +60,17 @@ def run_trials(trials: Sequence[Trial], directory: Path, on_finished: OnFinished
     """Runs every trial that the directory does not hold the results of.
 
     Args:
-        trials: Their names must differ.
+        trials: With names that differ.
         directory: Gets `NAME.parquet` for each trial.
         on_finished: Called once at the start (with an empty name), and after each trial.
 
     Raises:
         TrialsInterrupted: By Ctrl-C.
         RuntimeError: Trials failed, with the first error; the others were finished first.
-        ValueError: The directory holds results of other versions.
+        ValueError: Two trials share a name, or the directory holds results of other versions.
     """
+    if len({trial.name for trial in trials}) < len(trials):
+        raise ValueError("two trials have the same name; give every trial its own")
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     _check_versions(directory)
@@ -83,12 +87,22 @@ def run_trials(trials: Sequence[Trial], directory: Path, on_finished: OnFinished
 
     if on_finished:
         on_finished("", num_finished, len(trials))
+    errors: list[BaseException] = []
     for trial in waiting:
         if not trial.on_cluster:
-            finish(trial, trial.work(_scratch(directory, trial)))
-    remote = [trial for trial in waiting if trial.on_cluster]
-    if remote:
-        _run_on_cluster(remote, directory, finish)
+            try:
+                finish(trial, trial.work(_scratch(directory, trial)))
+            except KeyboardInterrupt:
+                raise TrialsInterrupted(f"{trial.name} is not finished") from None
+            except Exception as error:
+                errors.append(error)
+    if remote := [trial for trial in waiting if trial.on_cluster]:
+        errors += _run_on_cluster(remote, directory, finish)
+    if errors:
+        raise RuntimeError(
+            f"{len(errors)} of {len(trials)} trials failed; run the same again to repeat only those. "
+            f"The first error: {type(errors[0]).__name__}: {errors[0]}"
+        ) from errors[0]
 
 
 def rows_of(trials: Sequence[Trial], directory: Path) -> list[dict[str, Any]]:
@@ -125,7 +139,9 @@ def _check_versions(directory: Path) -> None:
                     "numbers must not be mixed: choose another directory, or remove this one"
                 )
     else:
-        path.write_text(json.dumps(now, indent=2) + "\n")
+        aside = path.with_suffix(".new")
+        aside.write_text(json.dumps(now, indent=2) + "\n")
+        aside.rename(path)
 
 
 class _Finisher(tune.Callback):
@@ -140,12 +156,15 @@ class _Finisher(tune.Callback):
 
 def _run_on_cluster(
     trials: Sequence[Trial], directory: Path, finish: Callable[[Trial, Sequence[Row]], None]
-) -> None:
+) -> list[BaseException]:
     def work(config: dict[str, Any], trials: Sequence[Trial]) -> None:
         trial = trials[config["index"]]
         tune.report({"rows": [dict(row) for row in trial.work(_scratch(directory, trial))]})
 
-    with tempfile.TemporaryDirectory() as bookkeeping:  # Tune's; the results are ours
+    with (
+        tempfile.TemporaryDirectory() as bookkeeping,  # Tune's; the results are ours
+        contextlib.redirect_stdout(io.StringIO()),  # Tune prints where its files are, which is nowhere
+    ):
         results = tune.Tuner(
             tune.with_resources(tune.with_parameters(work, trials=trials), {"cpu": 1}),
             param_space={"index": tune.grid_search(list(range(len(trials))))},
@@ -158,9 +177,7 @@ def _run_on_cluster(
             ),
         ).fit()
     if results.errors:
-        raise RuntimeError(
-            f"{len(results.errors)} of {len(trials)} trials failed; run the same again to repeat only those. "
-            f"The first error: {results.errors[0]}"
-        )
+        return list(results.errors)
     if unfinished := [trial.name for trial in trials if not _results(directory, trial).exists()]:
         raise TrialsInterrupted(f"{len(unfinished)} trials are not finished, the next is {unfinished[0]}")
+    return []
