@@ -10,15 +10,14 @@ def local_ray():
     """One embedded Ray for all tests that need one."""
     import ray
 
-    if not ray.is_initialized():
-        # "local", because a `ray start` on this machine would otherwise be joined.
-        ray.init(
-            address="local",
-            num_cpus=8,  # actors wait more than they compute
-            object_store_memory=200 * 2**20,
-            include_dashboard=False,
-            logging_level="ERROR",
-            log_to_driver=False,
-        )
+    assert not ray.is_initialized(), "a test started a Ray of its own, which may be too small for others"
+    ray.init(
+        address="local",  # a `ray start` on this machine would otherwise be joined
+        num_cpus=8,  # actors wait more than they compute
+        object_store_memory=200 * 2**20,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     yield
     ray.shutdown()

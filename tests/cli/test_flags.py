@@ -18,6 +18,9 @@ from ttray.experiments.presets import PRESETS
 from ttray.experiments.training import Run
 from ttray.experiments.training import train as run_training
 
+# The one Ray of all tests, before a command or an algorithm starts a smaller one.
+pytestmark = pytest.mark.usefixtures("local_ray")
+
 COMMANDS = typer.main.get_command(app).commands
 ROW = dict.fromkeys(("num_env_steps", "discounted_return", "episode_return_mean"), 1.0)
 
@@ -39,7 +42,7 @@ def call(capsys, monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(local_ray, tmp_path_factory):
     """The checkpoint of a small run."""
     directory = tmp_path_factory.mktemp("trained")
     config = Run("supply-chain", gamma=0.9, horizon=10, budget=60, num_env_runners=0).config()

@@ -60,7 +60,7 @@ def test_registered_keywords_reach_single_environments_and_batches_and_yield_to_
 
 
 def test_an_unknown_id_is_named():
-    with pytest.raises(gymnasium.error.Error, match="CartPort"):
+    with pytest.raises(ValueError, match=r"no environment .CartPort-v1.: .* Did you mean: .CartPole.\?"):
         EnvironmentMaker.of("CartPort-v1")
 
 
