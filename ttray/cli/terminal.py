@@ -110,8 +110,14 @@ class Tracker:
         if self._bar:
             self._bar.stop()
 
-    def update(self, done: float, news: str) -> None:
-        """Tells how much is done, and one thing worth knowing."""
+    def update(self, done: float, news: str, details: str | None = None) -> None:
+        """Tells how much is done, and what is worth knowing.
+
+        Args:
+            done: Of the total.
+            news: Few words, for beside the bar.
+            details: For a line of its own, in place of the news.
+        """
         now = time.monotonic()
         if self._first is None:
             self._first = now, done
@@ -120,7 +126,8 @@ class Tracker:
         if self._bar:
             self._bar.update(self._task, completed=done, news=news)
         elif self._as_lines:
-            err.print(f"{done:4.0f}/{self._total}  {news}{self._time_left(now, done)}", markup=False)
+            left = self._time_left(now, done)
+            err.print(f"{done:4.0f}/{self._total}  {details or news}{left}", markup=False)
 
     def _time_left(self, now: float, done: float) -> str:
         assert self._first is not None

@@ -65,6 +65,7 @@ def train(
         def show(row: dict[str, float]) -> None:
             tracker.update(
                 row["iteration"],
+                f"return {row['discounted_return']:.3f}",
                 f"{row['num_env_steps']:>9,.0f} steps  return {row['discounted_return']:9.3f} "
                 f"(undiscounted {row['episode_return_mean']:10.2f})  {time.monotonic() - started:5.0f} s",
             )
