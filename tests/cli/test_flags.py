@@ -445,6 +445,7 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
     assert "a line of the log" not in call("submit", "--no-wait", "--", "train").out
     assert json.loads(call("submit", "--json", "--", "plan").out)["job"] == "job-1"
     assert client.seen[1]["entrypoint"] == "python -m ttray plan"
+    assert call("submit", "--adress", "x", "--", "plan").code == 2  # its own flags are checked
     nothing = call("submit")
     assert nothing.code == 2
     assert "ttray submit -- train" in nothing.err

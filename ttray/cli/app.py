@@ -29,7 +29,7 @@ app = typer.Typer(
 for command in (plan, train, evaluate, ope, collect, compare, reproduce, bench):
     app.command()(command)
 # What follows `--` is another command with options of its own.
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(submit)
+app.command(context_settings={"allow_extra_args": True})(submit)
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ def reproduce(
         int | None, typer.Option(help="Runs per curve or point.", show_default="the paper's number")
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option(help="Of each learning run.", show_default="40 or 60")
+        int | None, typer.Option(help="Of each learning run.", show_default="25 to 60, by environment")
     ] = None,
     horizon: Annotated[
         list[int] | None,

@@ -16,7 +16,8 @@ RETURNS = ("discounted_return", "episode_return_mean")
 
 _LOOKS = dict(zip(("TTPOIS", "POIS"), zip(PALETTE, STYLES, strict=False), strict=False))
 
-COLUMNS = (
+# The same wherever and however often a run is made.
+RESULTS = (
     "iteration",
     "num_env_steps",
     "discounted_return",
@@ -24,10 +25,8 @@ COLUMNS = (
     "bound_before",
     "bound_after",
     "effective_sample_size",
-    "num_quotas_redispatched",
-    "sample_time_s",
-    "optimise_time_s",
 )
+COLUMNS = (*RESULTS, "num_quotas_redispatched", "sample_time_s", "optimise_time_s")
 
 
 def curve_row(result: Mapping[str, Any]) -> dict[str, float]:

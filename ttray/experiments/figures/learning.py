@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ttray.experiments.curves import RETURNS, draw_curve_grid
+from ttray.experiments.curves import RESULTS, RETURNS, draw_curve_grid
 from ttray.experiments.presets import PRESETS
 from ttray.experiments.training import ALGORITHMS, Run, train
 from ttray.experiments.trials import Row, Trial
@@ -26,16 +26,6 @@ ITERATIONS = {
 NUM_RUNS = {"ttray/CorridorSparse-v0": 15, "ttray/CorridorDense-v0": 15}  # the paper's; else 5
 MAIN_PRESETS = ("dam", "reacher", "supply-chain")
 MAIN_GAMMAS = (0.999, 0.95)
-
-_KEPT = (
-    "iteration",
-    "num_env_steps",
-    "discounted_return",
-    "episode_return_mean",
-    "bound_before",
-    "bound_after",
-    "effective_sample_size",
-)
 
 
 def learning_trials(
@@ -77,7 +67,7 @@ def trial_name(run: Run) -> str:
 
 def _learn(run: Run, directory: Path) -> list[Row]:
     identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": run.algorithm, "seed": run.seed}
-    return [identity | {key: row[key] for key in _KEPT} for row in train(run, directory)]
+    return [identity | {key: row[key] for key in RESULTS} for row in train(run, directory)]
 
 
 def draw_main(rows: Sequence[dict[str, Any]], path: Path) -> None:
