@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ray.rllib.core.rl_module.rl_module import RLModule
+from scipy import stats
 
-from ttray.experiments.curves import draw_curves, mean_and_interval, read_csv
+from ttray.experiments.curves import draw_curves, mean_and_interval, read_csv, welch_interval
 from ttray.experiments.training import Run, newest_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -135,3 +136,13 @@ def test_curves_of_several_runs_are_drawn(tmp_path):
     started = time.time()
     draw_curves(tmp_path / "curves.png", "title", rows)
     assert (tmp_path / "curves.png").stat().st_mtime >= started - 1
+
+
+def test_interval_of_a_difference_is_welchs():
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(1.0, 1.0, 5), rng.normal(0.0, 3.0, 9)
+    found = stats.ttest_ind(left, right, equal_var=False).confidence_interval(0.95)
+    difference, half = welch_interval(left, right)
+    assert (difference - half, difference + half) == pytest.approx((found.low, found.high))
+    assert welch_interval([1.0], [3.0]) == (-2.0, 0.0)
+    assert welch_interval([1.0, 1.0], [3.0, 3.0]) == (-2.0, 0.0)

@@ -69,6 +69,18 @@ def mean_and_interval(runs: Sequence[Sequence[float]]) -> tuple[Any, Any]:
     return values.mean(0), stdtrit(number - 1, 0.975) * values.std(0, ddof=1) / np.sqrt(number)
 
 
+def welch_interval(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:
+    """The difference of two means, and half the width of its 95 % interval (0 for single values)."""
+    difference = float(np.mean(left) - np.mean(right))
+    if min(len(left), len(right)) < 2:
+        return difference, 0.0
+    shares = np.array([np.var(values, ddof=1) / len(values) for values in (left, right)])
+    if not shares.sum() > 0.0:
+        return difference, 0.0
+    freedom = shares.sum() ** 2 / np.sum(shares**2 / (np.array([len(left), len(right)]) - 1))
+    return difference, float(stdtrit(freedom, 0.975) * np.sqrt(shares.sum()))
+
+
 Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
 """Title, column to draw, and rows with `algorithm` and `seed` added."""
 

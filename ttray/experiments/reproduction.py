@@ -27,12 +27,14 @@ class Figure:
         caption: What it shows, in one line.
         trials: What has to run; figures may share trials.
         draw: Makes the picture from the rows of all trials.
+        summarise: Makes a Markdown table from them, for those who would rather read.
     """
 
     name: str
     caption: str
     trials: tuple[Trial, ...]
     draw: Callable[[Sequence[dict[str, Any]], Path], None]
+    summarise: Callable[[Sequence[dict[str, Any]]], list[str]]
 
 
 def figures(
@@ -56,14 +58,27 @@ def figures(
     )
     trials = partial(learning.learning_trials, num_runs=num_runs, num_iterations=num_iterations)
     found = [
-        Figure("dcs-shapes", "Samples per step of the strategies", dcs.shape_trials(), dcs.draw_shapes),
-        Figure("dcs-widths", "Widths of the interval against γ", dcs.width_trials(), dcs.draw_widths),
+        Figure(
+            "dcs-shapes",
+            "Samples per step of the strategies",
+            dcs.shape_trials(),
+            dcs.draw_shapes,
+            _no_summary,
+        ),
+        Figure(
+            "dcs-widths",
+            "Widths of the interval against γ",
+            dcs.width_trials(),
+            dcs.draw_widths,
+            dcs.summarise_widths,
+        ),
         *(
             Figure(
                 f"evaluation-{kind}",
                 f"Squared error of {kind} evaluation against the budget",
                 evaluated,
                 partial(evaluation.draw_evaluation, kind),
+                partial(evaluation.summarise_evaluation, kind),
             )
             for kind in ("on-policy", "off-policy")
         ),
@@ -72,6 +87,7 @@ def figures(
             "TT-POIS and POIS on Dam, Reacher and Supply Chain, γ = 0.999 and 0.95",
             trials(learning.MAIN_PRESETS, learning.MAIN_GAMMAS),
             learning.draw_main,
+            learning.summarise_learning,
         ),
         *(
             Figure(
@@ -79,6 +95,7 @@ def figures(
                 f"TT-POIS and POIS on {preset.environment}, Λ = {preset.budget:,}, all γ",
                 trials([name]),
                 learning.draw_preset,
+                learning.summarise_learning,
             )
             for name, preset in PRESETS.items()
         ),
@@ -136,9 +153,14 @@ def reproduce(
             "versions": versions(),
             "trials": len(figure.trials),
             "seeds": sorted({row["seed"] for row in rows if "seed" in row}),
+            "summary": figure.summarise(rows),
         }
         (results / f"{figure.name}.json").write_text(json.dumps(origin, indent=1) + "\n")
     _write_page(results)
+
+
+def _no_summary(_: Sequence[dict[str, Any]]) -> list[str]:
+    return []
 
 
 def _write_page(results: Path) -> None:
@@ -156,5 +178,6 @@ def _write_page(results: Path) -> None:
             f"{origin['caption']}: `{origin['command']}`{seeds}. Made with {made}.",
             "",
             f"![{origin['caption']}]({origin['figure']}.png)",
+            *(["", *origin["summary"]] if origin["summary"] else []),
         ]
     (results / "README.md").write_text("\n".join(lines) + "\n")

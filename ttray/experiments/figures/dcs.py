@@ -96,8 +96,18 @@ def draw_widths(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axis.set_title(f"Λ = {WIDTH_BUDGET:,}", fontsize="medium")
     axis.set_ylim(0.0, 105.0)
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.92))
     save(figure, path)
+
+
+def summarise_widths(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The widths in per cent of the uniform one's, a line per horizon."""
+    gammas = (0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+    lines = [f"| T | {' | '.join(f'γ = {gamma}' for gamma in gammas)} |", "|---" * (len(gammas) + 1) + "|"]
+    for horizon in WIDTH_HORIZONS:
+        found = {row["gamma"]: row["truncated"] for row in rows if row["horizon"] == horizon}
+        lines.append(f"| {horizon} | {' | '.join(f'{found[gamma]:.1f} %' for gamma in gammas)} |")
+    return lines
 
 
 def draw_plan(

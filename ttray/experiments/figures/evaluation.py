@@ -186,3 +186,30 @@ def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> No
     axes[0][0].legend(frameon=False)
     figure.suptitle(f"{kind} evaluation, {len({row['seed'] for row in chosen})} runs", fontsize="medium")
     save(figure, path)
+
+
+def summarise_evaluation(kind: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The ratio of the mean squared errors, truncated to uniform, for every budget; below 1 is better.
+
+    Args:
+        kind: "on-policy" or "off-policy".
+        rows: Of the trials of both.
+    """
+    errors: dict[tuple[int, float, int, str], list[float]] = {}
+    for row in rows:
+        if row["kind"] == kind:
+            key = (row["horizon"], row["gamma"], row["budget"] // row["horizon"], row["strategy"])
+            errors.setdefault(key, []).append(row["squared_error"])
+    budgets = sorted({number for _, _, number, _ in errors})
+    lines = [
+        f"| T | γ | {' | '.join(f'Λ = {number} T' for number in budgets)} |",
+        "|---" * (len(budgets) + 2) + "|",
+    ]
+    for horizon, gamma in sorted({(horizon, gamma) for horizon, gamma, _, _ in errors}):
+        ratios = [
+            np.mean(errors[horizon, gamma, number, "truncated"])
+            / np.mean(errors[horizon, gamma, number, "uniform"])
+            for number in budgets
+        ]
+        lines.append(f"| {horizon:,} | {gamma} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
+    return lines

@@ -6,12 +6,17 @@ long its runs were is only in its pictures; `ITERATIONS` is enough for curves to
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ttray.experiments.curves import RESULTS, RETURNS, draw_curve_grid
+import numpy as np
+
+from ttray.experiments.comparison import final_return
+from ttray.experiments.curves import RESULTS, RETURNS, draw_curve_grid, mean_and_interval, welch_interval
 from ttray.experiments.presets import PRESETS
 from ttray.experiments.training import ALGORITHMS, Run, train
 from ttray.experiments.trials import Row, Trial
@@ -100,3 +105,38 @@ def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
             for column in RETURNS
         ],
     )
+
+
+def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """First and final returns with 95 % intervals over seeds, and that of the difference (Welch's)."""
+    lines = [
+        "| preset | γ | return | first | TT-POIS, final | POIS, final | difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    cases = sorted({(row["preset"], -row["gamma"]) for row in rows})
+    for (name, negative), column in itertools.product(cases, RETURNS):
+        runs: dict[str, dict[int, list[dict[str, Any]]]] = {algorithm: {} for algorithm in ALGORITHMS}
+        for row in rows:
+            if (row["preset"], row["gamma"]) == (name, -negative):
+                runs[row["algorithm"]].setdefault(row["seed"], []).append(row)
+        finals = {
+            key: [final_return(run, column) for run in by_seed.values()] for key, by_seed in runs.items()
+        }
+        first = np.mean([run[0][column] for by_seed in runs.values() for run in by_seed.values()])
+        shown = [_with_interval(*_mean_and_half(finals[key])) for key in ("TTPOIS", "POIS")]
+        difference = _with_interval(*welch_interval(finals["TTPOIS"], finals["POIS"]))
+        kind = "discounted" if column == RETURNS[0] else "undiscounted"
+        lines.append(
+            f"| {name} | {-negative} | {kind} | {first:.4g} | {shown[0]} | {shown[1]} | {difference} |"
+        )
+    return lines
+
+
+def _mean_and_half(values: Sequence[float]) -> tuple[float, float]:
+    mean, half = mean_and_interval([[value] for value in values])
+    return float(mean[0]), float(half[0])
+
+
+def _with_interval(mean: float, half: float) -> str:
+    digits = max(0, 1 - math.floor(math.log10(half))) if half > 0.0 else 2
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
