@@ -14,7 +14,8 @@ from ttray.experiments.drawing import PALETTE, STYLES, plt, save
 
 RETURNS = ("discounted_return", "episode_return_mean")
 
-_LOOKS = dict(zip(("TTPOIS", "POIS"), zip(PALETTE, STYLES, strict=False), strict=False))
+_NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS"}
+_LOOKS = dict(zip(_NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
 
 # The same wherever and however often a run is made.
 RESULTS = (
@@ -118,14 +119,16 @@ def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -
         layout="constrained",
         squeeze=False,
     )
-    for position, (subtitle, column, rows) in enumerate(panel for line in panels for panel in line):
-        axis = axes[position // num_columns][position % num_columns]
-        _draw_panel(axis, column, rows)
-        axis.set_title(subtitle, fontsize="medium")
-        if position // num_columns == num_rows - 1:
-            axis.set_xlabel(_LABELS["num_env_steps"])
-        if position % num_columns == 0 or column != panels[0][0][1]:
-            axis.set_ylabel(_LABELS[column])
+    for line, line_of_axes in zip(panels, axes, strict=True):
+        labelled = None
+        for (subtitle, column, rows), axis in zip(line, line_of_axes, strict=True):
+            _draw_panel(axis, column, rows)
+            axis.set_title(subtitle, fontsize="medium")
+            if column != labelled:  # panels side by side that show the same need one label
+                axis.set_ylabel(_LABELS[column])
+            labelled = column
+    for axis in axes[-1]:
+        axis.set_xlabel(_LABELS["num_env_steps"])
     axes[0][0].legend(frameon=False)
     figure.suptitle(title)
     save(figure, path)
@@ -141,7 +144,7 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
         steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
         mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
         colour, style = _LOOKS[algorithm]
-        label = algorithm + (f", {len(runs)} seeds" if len(runs) > 1 else "")
+        label = _NAMES[algorithm] + (f", {len(runs)} seeds" if len(runs) > 1 else "")
         axis.plot(steps, mean, color=colour, linestyle=style, label=label)
         axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     axis.grid(alpha=0.3)
