@@ -7,6 +7,7 @@ core         planning at the largest scale
 envs         the batched environments against single ones, and Reacher against its physics
 utilization  planned / executed environment steps, for every preset
 service      the rollout service on two actors against RLlib's own env runners (starts Ray)
+optimisation the bound and its gradient against the bare network and the padded formulation
 training     what an iteration of TT-POIS costs beside sampling and optimising (starts Ray)
 
 Expect, on a machine that does nothing else: every line of "core", "envs" and "training" ends in "ok", and so

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from ttray.cli.terminal import one_of
-from ttray.experiments.benchmarks import core, envs, service, training, utilization
+from ttray.experiments.benchmarks import core, envs, optimisation, service, training, utilization
 
 _BENCHMARKS: dict[str, Callable[[], object]] = {
     "core": core.run,
     "envs": envs.run,
     "utilization": utilization.run,
     "service": service.run,
+    "optimisation": optimisation.run,
     "training": training.run,
 }
 

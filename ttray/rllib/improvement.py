@@ -50,7 +50,7 @@ class StaleBatchError(RuntimeError):
     """The batch was sampled with other weights than the learner's."""
 
 
-class _BoundObjective:
+class BoundObjective:
     """The bound as a function of the parameter vector of a module."""
 
     def __init__(
@@ -67,14 +67,17 @@ class _BoundObjective:
         self._surrogate, self._delta, self._max_reward = surrogate, delta, max_reward
 
     def comparison(self, parameters: Tensor) -> Comparison:
+        """The policy with these parameters, which the module keeps, against the behaviour policy."""
         vector_to_parameters(parameters, self._parameters)
         return self._compare(self._forward())
 
     def value(self, parameters: Tensor) -> float:
+        """The bound; −inf where a divergence is infinite."""
         with torch.no_grad():
             return self._bound(parameters).item()
 
     def gradient(self, parameters: Tensor) -> Tensor:
+        """Its gradient; NaN where the bound is infinite."""
         with torch.enable_grad():
             value = self._bound(parameters)
             if not value.requires_grad:  # an infinite divergence has no gradient
@@ -124,7 +127,7 @@ def improve(
             importance_weight_clip=settings.importance_weight_clip,
         )
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        objective = _BoundObjective(
+        objective = BoundObjective(
             parameters,
             lambda: forward(batch.obs),
             distribution.comparison(behaviour, batch.action),
