@@ -1,8 +1,8 @@
 """What the bound and its gradient cost: beside the bare network, and beside the padded formulation.
 
 The network's forward (and forward + backward) pass over the same rows is the limit. The padded formulation
-is what programs pay that keep trajectories in a rectangle `[trajectories, T]`. All in one thread, alternating,
-medians.
+is what programs pay that keep trajectories in a rectangle `[trajectories, T]`. All in one thread,
+alternating, medians.
 """
 
 from __future__ import annotations
