@@ -21,7 +21,7 @@ train: $(READY) ## Train TT-POIS on the dam (two minutes); writes to runs/
 	$(BIN)/python jobs/train.py $(ARGS)
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .
