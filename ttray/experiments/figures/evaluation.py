@@ -157,8 +157,8 @@ def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> No
     for line, horizon in zip(axes, horizons, strict=True):
         for axis, gamma in zip(line, gammas, strict=True):
             here = [row for row in chosen if row["horizon"] == horizon and row["gamma"] == gamma]
+            budgets = sorted({row["budget"] for row in here})
             for strategy, colour, style in zip(("truncated", "uniform"), PALETTE, STYLES, strict=False):
-                budgets = sorted({row["budget"] for row in here})
                 errors = [
                     [r["squared_error"] for r in here if r["strategy"] == strategy and r["budget"] == budget]
                     for budget in budgets
@@ -178,6 +178,9 @@ def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> No
                 )
             axis.set_xscale("log")
             axis.set_yscale("log")
+            ticks = [budget / 1000.0 for budget in budgets]
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.set_xticks([], minor=True)
             axis.set_title(f"T = {horizon:,}, γ = {gamma}", fontsize="medium")
             axis.grid(alpha=0.3)
         line[0].set_ylabel("mean squared error")
