@@ -4,7 +4,7 @@
     ray job submit --working-dir . -- python jobs/ope.py /checkpoints/batch.parquet --policy /checkpoints/dam
 
 Expect, for a batch of the untrained policy and the policy after `python jobs/train.py`: an effective sample
-size near 1, a warning that the answer is worthless, and exit code 3.
+size of some ten trajectories, a warning that the answer is worthless, and exit code 3.
 """
 
 from ttray.cli.app import run_alone

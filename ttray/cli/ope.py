@@ -58,10 +58,11 @@ def ope(
     )
 
     def render() -> None:
-        out.print(f"{len(recordings)} batches, {found.num_trajectories:,} trajectories, γ = {gamma}")
-        out.print(f"return            {found.estimate:.4f} (importance-weighted)")
-        out.print(f"lower bound       {found.lower_bound:.4f} (δ = {delta})")
-        out.print(f"loose bound       {found.loose_lower_bound:.4f}")
+        batches = "1 batch" if len(recordings) == 1 else f"{len(recordings)} batches"
+        out.print(f"{batches}, {found.num_trajectories:,} trajectories, γ = {gamma}")
+        out.print(f"return            {found.estimate:.6g} (importance-weighted)")
+        out.print(f"lower bound       {found.lower_bound:.6g} (δ = {delta})")
+        out.print(f"loose bound       {found.loose_lower_bound:.6g}")
         out.print(
             f"effective sample  {found.effective_sample_size:,.1f} of {found.num_trajectories:,} "
             f"trajectories, largest weight {found.max_weight:.3g}"
