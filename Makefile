@@ -17,7 +17,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-train: $(READY) ## Train TT-POIS on the dam (two minutes); writes to runs/
+train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
 	$(BIN)/python jobs/train.py $(ARGS)
 
 test: $(READY) ## Run the tests

@@ -1,6 +1,7 @@
 """Every flag of every command changes what it says; wrong values get an error with the choices."""
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +12,11 @@ import typer
 import ttray
 from ttray.cli import bench, collect, compare, evaluate, reproduce, submit, train
 from ttray.cli.app import app
-from ttray.cli.terminal import err, run
+from ttray.cli.terminal import emit, err, run
 from ttray.core import dcs
 from ttray.core.batch import read_parquet, write_parquet
 from ttray.experiments.presets import PRESETS
 from ttray.experiments.training import Run
-from ttray.experiments.training import train as run_training
 
 # The one Ray of all tests, before a command or an algorithm starts a smaller one.
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -511,6 +511,9 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
         (("train", "--budget", "10"), "10"),
         (("plan", "--horizon", "10", "--budget", "5"), "5"),
         (("plan", "--delta", "1"), "delta"),
+        (("plan", "--horizon", "0"), "'--horizon'"),
+        (("collect", "x.parquet", "--budget", "0"), "'--budget'"),
+        (("compare", "--seeds", "0"), "'--seeds'"),
         (("collect", "x.parquet", "--env", "No-v0"), "no environment 'No-v0'"),
     ],
 )
@@ -521,12 +524,16 @@ def test_impossible_values_are_one_clear_line(call, arguments, message):
     assert "Traceback" not in done.err
 
 
+def test_json_is_strict_where_a_bound_is_infinite(capsys):
+    emit({"bound": -math.inf, "rows": [{"value": math.nan}], "fine": 1.5}, True, lambda: None)
+    assert capsys.readouterr().out == '{"bound": null, "rows": [{"value": null}], "fine": 1.5}\n'
+
+
 def test_the_version_is_told(call):
     assert call("--version").out.strip() == ttray.__version__
 
 
 def test_what_a_command_says_it_wrote_is_there(call, tmp_path):
-    assert run_training  # the real one: a run of two iterations on this process
     done = call(
         "train", "--preset", "supply-chain", "--horizon", "5", "--budget", "50", "--iterations", "2",
         "--env-runners", "0", "--directory", tmp_path / "run", "--json",

@@ -21,7 +21,7 @@ def compare(
     preset: options.Preset = "dam",
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
-    seeds: Annotated[int, typer.Option(help="How many, from --seed on.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, from --seed on.")] = 3,
     iterations: options.Iterations = 60,
     env_runners: options.EnvRunners = 2,
     directory: Annotated[

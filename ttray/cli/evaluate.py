@@ -24,9 +24,11 @@ def evaluate(
     gamma: Annotated[float | None, typer.Option(help="Discount.", show_default="as trained")] = None,
     seed: options.Seed = 0,
     horizon: Annotated[
-        int | None, typer.Option(help="Longest trajectory.", show_default="as trained")
+        int | None, typer.Option(min=1, help="Longest trajectory.", show_default="as trained")
     ] = None,
-    budget: Annotated[int | None, typer.Option(help="Environment steps.", show_default="as trained")] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Environment steps.", show_default="as trained")
+    ] = None,
     strategy: options.Strategy = "truncated",
     delta: Annotated[float, typer.Option(help="Probability that an interval misses.")] = 0.05,
     reward_range: Annotated[

@@ -37,8 +37,8 @@ Environment = Annotated[
     str | None,
     typer.Option("--env", metavar="ID", help="Gymnasium environment.", show_default="the preset's"),
 ]
-Horizon = Annotated[int | None, typer.Option(help="Longest trajectory.", show_default="the preset's")]
-Budget = Annotated[int | None, typer.Option(help="Steps of a batch.", show_default="the preset's")]
+Horizon = Annotated[int | None, typer.Option(min=1, help="Longest trajectory.", show_default="the preset's")]
+Budget = Annotated[int | None, typer.Option(min=1, help="Steps of a batch.", show_default="the preset's")]
 Delta = Annotated[float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's")]
 Iterations = Annotated[int, typer.Option(help="When to stop.")]
 EnvRunners = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]

@@ -30,7 +30,8 @@ def reproduce(
         typer.Option(help="T of the evaluation figures; may be repeated.", show_default="100, 1000, 2000"),
     ] = None,
     cpus: Annotated[
-        int | None, typer.Option(help="Trials side by side on an embedded Ray.", show_default="all cores")
+        int | None,
+        typer.Option(min=1, help="Trials side by side on an embedded Ray.", show_default="all cores"),
     ] = None,
     directory: Annotated[
         Path | None,

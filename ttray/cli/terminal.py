@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -71,9 +72,18 @@ def one_of(choices: Mapping[str, Any] | tuple[str, ...]) -> Callable[[str | None
 def emit(result: Mapping[str, Any], as_json: bool, render: Callable[[], None]) -> None:
     """Prints a result: for a program, or for a person."""
     if as_json:
-        sys.stdout.write(json.dumps(result, allow_nan=True) + "\n")
+        sys.stdout.write(json.dumps(_strict(result), allow_nan=False) + "\n")
     else:
         render()
+
+
+def _strict(value: Any) -> Any:
+    """The same with null for what JSON has no word for: NaN, and the infinite bound of a worthless answer."""
+    if isinstance(value, Mapping):
+        return {key: _strict(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Tracker:

@@ -151,7 +151,7 @@ class OffPolicyEstimate:
     Attributes:
         estimate: The importance-weighted Ĵ.
         lower_bound: J is above it with probability at least 1 − δ (Cantelli, divergences of every length).
-        loose_lower_bound: The same from the divergence of the longest trajectories alone; never higher.
+        loose_lower_bound: The same from the largest divergence of any length alone; never higher.
         effective_sample_size: (Σω)²/Σω², in trajectories.
         num_trajectories: Recorded.
         max_weight: The largest weight of a trajectory.
