@@ -29,7 +29,9 @@ Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`, row by row."""
 
 _NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
-_NOISE_BLOCK = 64  # steps of action noise drawn at a time; changes the speed, never a value
+_NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
+_NEVER = np.iinfo(np.int64).max
+_PIECE = 4096  # rows
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,20 @@ class _Run:
         self._queues: list[list[int]] = [packing.positions(slot)[::-1].tolist() for slot in range(num_slots)]
         self._position = [0] * num_slots
         self._running = np.zeros(num_slots, dtype=bool)
-        self._end = np.zeros(num_slots, dtype=np.int64)
+        self._end = np.full(num_slots, _NEVER)
         self._next_end = 0
-        self._generators = [np.random.Generator(np.random.PCG64(0)) for _ in range(num_slots)]
-        self._noise = np.zeros((_NOISE_BLOCK, num_slots, self._distribution.noise_size), dtype=np.float32)
+        entropy = np.random.SeedSequence(0)  # of no consequence: every trajectory sets its own state
+        self._generators = [np.random.Generator(np.random.PCG64(entropy)) for _ in range(num_slots)]
+        # All slots step together, so their noise is read at one cursor; each draws its own ahead.
+        noise_size = self._distribution.noise_size
+        affordable = _NOISE_VALUES // (num_slots * noise_size)
+        self._noise_steps = max(min(affordable, _NOISE_STEPS, self._max_vector_steps), 1)
+        self._noise = np.zeros((num_slots, self._noise_steps, noise_size), dtype=np.float32)
         # Of each trajectory: where its rows are.
         self._slot_of = [0] * len(lengths)
         self._start = [0] * len(lengths)
         self._num_rows = [0] * len(lengths)
         self._buffers: dict[str, NDArray[Any]] = {}
-        self._num_recorded: dict[str, int] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
     def collect(self) -> tuple[pa.Table, RolloutStats]:
@@ -165,23 +171,27 @@ class _Run:
 
     def _step(self, obs: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Acts in every slot; returns the next observations, or None when all is done."""
-        cursor = self._now % _NOISE_BLOCK
+        cursor = self._now % self._noise_steps
         if cursor == 0:
             self._refill_noise()
         begun = time.perf_counter()
         inputs = self._policy(obs)
         assert inputs.shape == (len(obs), self._distribution.num_inputs)
-        actions = self._distribution.act(inputs, self._noise[cursor, : self._width])
-        # Before the environment moves on: it may reuse the memory of its observations.
-        self._record(obs=obs, dist_inputs=inputs, action=actions)
+        actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
         acted = time.perf_counter()
+        # Before the environment moves on: it may reuse the memory of its observations.
+        self._record("obs", obs)
+        self._record("dist_inputs", inputs)
+        self._record("action", actions)
+        recorded = time.perf_counter()
         step = self._slots.step(actions, self._running[: self._width])
-        self._environment_time_s += time.perf_counter() - acted
+        self._environment_time_s += time.perf_counter() - recorded
         self._inference_time_s += acted - begun
-        self._record(reward=step.reward, terminated=step.terminated)
+        self._record("reward", step.reward)
+        self._record("terminated", step.terminated)
         self._now += 1
         self._num_slot_steps += self._width
-        if self._now < self._next_end and not (step.terminated.any() or step.truncated.any()):
+        if self._now < self._next_end and not step.any_ended():
             return step.obs
         return self._finish(step)
 
@@ -197,16 +207,17 @@ class _Run:
         """Ends what ended with the last step, and begins what comes next in those slots."""
         running = self._running[: self._width]
         ended = running & (step.terminated | (self._end[: self._width] == self._now))
-        self._check_truncation(step.truncated & running & ~ended)
+        if step.truncated is not None:
+            self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
         for slot in np.flatnonzero(ended).tolist():
             position = self._position[slot]
             self._num_rows[position] = self._now - self._start[position]
             if self._begin_next(slot):
                 to_reset.append(slot)
-        if not self._running.any():
+        self._next_end = int(self._end.min())
+        if self._next_end == _NEVER:
             return None
-        self._next_end = int(self._end[self._running].min())
         if not self._slots.skips_idle:
             # Idle slots between running ones step along, so one whose episode ended needs a reset too.
             to_reset += np.flatnonzero(step.terminated & ~running).tolist()
@@ -224,7 +235,7 @@ class _Run:
             # earlier than it would have there, so the buffers are long enough.
             longest = max(self._queues, key=len)
             if not longest:
-                self._running[slot] = False
+                self._running[slot], self._end[slot] = False, _NEVER
                 return False
             position = longest.pop(0)
         self._running[slot] = True
@@ -248,17 +259,15 @@ class _Run:
 
     def _draw_noise(self, slot: int) -> None:
         """Draws the slot's noise from now to the end of the block or of its trajectory."""
-        cursor = self._now % _NOISE_BLOCK
-        stop = min(_NOISE_BLOCK, cursor + int(self._end[slot]) - self._now)
-        self._noise[cursor:stop, slot] = self._distribution.draw_noise(self._generators[slot], stop - cursor)
+        cursor = self._now % self._noise_steps
+        stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
+        self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
 
-    def _record(self, **values: NDArray[Any]) -> None:
-        for name, value in values.items():
-            if name not in self._buffers:
-                shape = (self._max_vector_steps, *value.shape)
-                self._buffers[name] = np.zeros(shape, dtype=value.dtype)
-            self._buffers[name][self._now, : self._width] = value
-            self._num_recorded[name] = self._now + 1
+    def _record(self, name: str, value: NDArray[Any]) -> None:
+        if self._now == 0:
+            # Zeros, of which the system makes memory only when it is written to.
+            self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
+        self._buffers[name][self._now, : self._width] = value
 
     def _table(self) -> pa.Table:
         """Gathers the rows of the trajectories one after the other."""
@@ -270,15 +279,16 @@ class _Run:
         columns = {
             name: buffer.reshape(-1, *buffer.shape[2:])[index] for name, buffer in self._buffers.items()
         }
-        log_prob = self._distribution.log_prob(
-            torch.from_numpy(columns["dist_inputs"]), torch.from_numpy(columns["action"])
-        )
+        inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
+        # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
+        pieces = zip(inputs.split(_PIECE), actions.split(_PIECE), strict=True)
+        log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
         return from_columns(
             self._info,
             trajectory=self._quota.start + position,
             length=np.array(self._lengths, dtype=np.int32)[position],
             t=t.astype(np.int32),
-            log_prob=log_prob.numpy().astype(np.float32),
+            log_prob=log_prob.numpy(),
             **columns,
         )
 
@@ -297,7 +307,8 @@ class _Run:
         """Raises for the first number of a trajectory that is not finite."""
         found = []
         for rank, name in enumerate(_NOUNS):
-            values = self._buffers.get(name, np.zeros(0))[: self._num_recorded.get(name, 0)]
+            # What was not recorded is zero, also in the step in which something went wrong.
+            values = self._buffers.get(name, np.zeros(0))[: self._now + 1]
             if not np.isfinite(values).all():
                 bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
                 bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything

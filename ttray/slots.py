@@ -13,7 +13,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -39,21 +39,25 @@ EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
 
 
-@dataclass(frozen=True)
-class SlotStep:
+class SlotStep(NamedTuple):
     """One step of the first slots; what it says of a slot that did not run is without meaning.
 
     Attributes:
         obs: `[slots, obs_size]` float32; its memory may be reused by the next step or reset.
         reward: `[slots]` float64.
         terminated: `[slots]` bool.
-        truncated: `[slots]` bool.
+        truncated: `[slots]` bool; None where no environment ever truncates.
     """
 
     obs: NDArray[np.float32]
     reward: NDArray[np.float64]
     terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_] | None
+
+    def any_ended(self) -> bool:
+        """Whether any slot's episode, even a finished one's, was ended by its environment."""
+        ended = bool(self.terminated.any())
+        return ended or (self.truncated is not None and bool(self.truncated.any()))
 
 
 class SlotError(Exception):
@@ -106,8 +110,6 @@ class BatchedSlots(Slots):
         self._environment = environment
         self.num_slots = environment.num_envs
         self._to_env = _action_adapter(environment.single_action_space)
-        self._seeds: list[int | None] = [None] * self.num_slots
-        self._mask = np.zeros(self.num_slots, dtype=bool)
 
     def expect(self, seeds: Sequence[int]) -> None:
         """See base class."""
@@ -115,19 +117,12 @@ class BatchedSlots(Slots):
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
         """See base class."""
-        for slot, seed in zip(slots, seeds, strict=True):
-            self._seeds[slot] = seed
-            self._mask[slot] = True
-        observations, _ = self._environment.reset(seed=self._seeds, options={"reset_mask": self._mask})
-        self._mask[slots] = False
-        return observations
+        return self._environment.restart(slots, seeds)
 
     def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
         """See base class; all of the first slots are stepped."""
-        obs, reward, terminated, truncated, _ = self._environment.step_first(
-            self._to_env(actions), len(running)
-        )
-        return SlotStep(obs, reward, terminated, truncated)
+        obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), len(running))
+        return SlotStep(obs, reward, terminated, None)
 
     def close(self) -> None:
         """Releases the batch."""

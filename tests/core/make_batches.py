@@ -14,9 +14,16 @@ KINDS = {
 }
 
 
+def random_noise(distribution, rows, rng):
+    noise = np.empty((rows, distribution.noise_size), dtype=np.float32)
+    distribution.draw_noise(rng, noise)
+    return noise
+
+
 def random_actions(distribution, inputs, rng):
-    noise = distribution.draw_noise(rng, len(inputs))
-    return distribution.act(np.asarray(inputs, dtype=np.float32), noise)
+    return distribution.act(
+        np.asarray(inputs, dtype=np.float32), random_noise(distribution, len(inputs), rng)
+    )
 
 
 def random_inputs(distribution, rows, rng, scale=0.3):

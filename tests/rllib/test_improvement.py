@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from tests.core.make_batches import KINDS, info_for
+from tests.core.make_batches import KINDS, info_for, random_actions
 from ttray.core import batch, dcs
 from ttray.core.quotas import trajectory_lengths
 from ttray.rllib.improvement import ImprovementSettings, StaleBatchError, improve
@@ -53,7 +53,7 @@ def sampled_table(strategy, distribution, policy, seed=0, early=0.3):
     obs = rng.standard_normal((len(t), OBS_SIZE)).astype(np.float32)
     with torch.no_grad():
         inputs = policy(torch.from_numpy(obs))
-    action = distribution.act(inputs.numpy().astype(np.float32), distribution.draw_noise(rng, len(t)))
+    action = random_actions(distribution, inputs.numpy(), rng)
     log_prob = distribution.log_prob(inputs, torch.from_numpy(action)).numpy().astype(np.float32)
     reward = obs[:, 0] * (1.0 + action.reshape(len(t), -1)[:, 0]) + 0.1 * rng.standard_normal(len(t))
     return batch.from_columns(

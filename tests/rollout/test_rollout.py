@@ -7,6 +7,7 @@ from scipy.special import log_softmax
 from scipy.stats import norm
 
 import ttray.rollout
+from tests.core.make_batches import random_noise
 from tests.rollout.environments import (
     ACTION_SPACES,
     ITERATION,
@@ -22,7 +23,7 @@ from tests.rollout.environments import (
     streams_of,
 )
 from ttray.core.batch import BatchInfo, concatenate, digest, validate
-from ttray.core.distributions import from_description
+from ttray.core.distributions import DiagonalGaussian, from_description
 from ttray.core.quotas import Quota, split, trajectory_lengths
 from ttray.rollout import RolloutStats
 from ttray.slots import BatchedSlots, EnvironmentMaker, SingleSlots, SlotPool
@@ -55,7 +56,9 @@ def by_hand(maker, policy, info: BatchInfo, trajectory):
     distribution = from_description(info.distribution)
     seed, generator = streams_of(trajectory)
     length = int(trajectory_lengths(info.strategy)[trajectory])
-    noise = distribution.draw_noise(generator, length)
+    noise = random_noise(distribution, length, generator)
+    if not isinstance(distribution, DiagonalGaussian):
+        noise = -np.log(noise)  # the Gumbel-max trick
     environment = maker.make_single()
     space = environment.action_space
     observation, _ = environment.reset(seed=seed)
@@ -118,7 +121,7 @@ def test_slots_and_quota_splits_change_no_bit(maker):
 def test_the_block_of_noise_changes_no_bit(name, monkeypatch):
     expected = digest(collect(MAKERS[name], mixed_strategy())[0])
     for block in (1, 7, 1000):
-        monkeypatch.setattr(ttray.rollout, "_NOISE_BLOCK", block)
+        monkeypatch.setattr(ttray.rollout, "_NOISE_STEPS", block)
         assert digest(collect(MAKERS[name], mixed_strategy(), slots=5)[0]) == expected
 
 

@@ -110,9 +110,9 @@ class OddDam(DamVectorEnv):
         self._change, self._num_steps = change, 0
         self._age, self._ended = np.zeros((2, num_envs), dtype=int)
 
-    def reset(self, *, seed=None, options=None):
-        self._age[options["reset_mask"]] = self._ended[options["reset_mask"]] = 0
-        return super().reset(seed=seed, options=options)
+    def restart(self, slots, seeds):
+        self._age[slots] = self._ended[slots] = 0
+        return super().restart(slots, seeds)
 
     def step_first(self, actions, count):
         assert not self._ended[:count].any(), "an episode that has ended must be reset"

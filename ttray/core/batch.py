@@ -250,9 +250,10 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
     planned = trajectory_lengths(strategy)
     table = canonical(table)
     trajectory, t = _numpy(table, "trajectory"), _numpy(table, "t")
-    ids, starts, counts = np.unique(trajectory, return_index=True, return_counts=True)
+    offsets = _offsets(trajectory)
+    starts, ends, counts = offsets[:-1], offsets[1:], np.diff(offsets)
+    ids = trajectory[starts]
     known = (ids >= 0) & (ids < len(planned))
-    ends = starts + counts
     quota = _numpy(table, "length")
     terminated = _numpy(table, "terminated")
 
@@ -333,17 +334,21 @@ def as_tensors(table: pa.Table) -> RaggedBatch:
     """
     table = canonical(table)
     trajectory = _numpy(table, "trajectory")
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(trajectory)) + 1))
-    offsets = np.append(starts, len(trajectory)) if len(trajectory) else np.zeros(1, dtype=np.int64)
-    length = _numpy(table, "length")[starts] if len(trajectory) else np.zeros(0, dtype=np.int32)
+    offsets = _offsets(trajectory)
     return RaggedBatch(
-        offsets=torch.from_numpy(offsets.astype(np.int64)),
-        length=torch.from_numpy(length.astype(np.int64)),
+        offsets=torch.from_numpy(offsets),
+        length=torch.from_numpy(_numpy(table, "length")[offsets[:-1]].astype(np.int64)),
         **{
             name: _tensor(_numpy(table, name))
             for name in ("t", "obs", "action", "reward", "log_prob", "dist_inputs")
         },
     )
+
+
+def _offsets(trajectory: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each trajectory of a canonical table starts, and where the last one ends."""
+    changes = np.flatnonzero(trajectory[1:] != trajectory[:-1]) + 1
+    return np.concatenate(([0] if len(trajectory) else [], changes, [len(trajectory)])).astype(np.int64)
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -73,16 +74,21 @@ class _Tally:
     started: float = field(default_factory=time.perf_counter)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     sent_again: list[Quota] = field(default_factory=list)
+    num_trajectories: int = 0
+    num_steps: int = 0
 
     def add(self, quota: Quota, outcome: Outcome) -> None:
-        self.outcomes.setdefault(quota.index, outcome)
+        """Takes in an answer; a second one to the same quota has the same bits and is ignored."""
+        if quota.index not in self.outcomes and outcome.table is not None:
+            self.outcomes[quota.index] = outcome
+            self.num_trajectories += quota.num_trajectories
+            self.num_steps += outcome.table.num_rows
 
     def progress(self) -> Progress:
-        done = [self.quotas[index] for index in self.outcomes]
         return Progress(
-            num_trajectories=sum(quota.num_trajectories for quota in done),
+            num_trajectories=self.num_trajectories,
             num_planned=self.quotas[-1].stop,
-            num_steps=sum(o.table.num_rows for o in self.outcomes.values() if o.table is not None),
+            num_steps=self.num_steps,
             num_redispatched=len(self.sent_again),
             time_s=time.perf_counter() - self.started,
         )
@@ -197,10 +203,10 @@ class Dispatcher:
                 ):
                     raise self._nobody_left()
                 lost = [*self._receive(tally, errors), *self._overdue(errors)]
-                for quota in lost:
-                    tally.sent_again.append(quota)
-                # The longest trajectories first, also among what was lost.
-                pending = deque(sorted([*lost, *pending], key=lambda quota: quota.index))
+                if lost:
+                    tally.sent_again += lost
+                    # The longest trajectories first, also among what was lost.
+                    pending = deque(sorted([*lost, *pending], key=lambda quota: quota.index))
                 if on_progress and not lost:
                     on_progress(tally.progress())
         finally:
@@ -258,14 +264,15 @@ class Dispatcher:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        events = [flight.deadline for flight in self._flights.values()]
+        # Flights are in the order in which they left, and all have the same time: the first is due first.
+        events = [flight.deadline for flight in islice(self._flights.values(), 1)]
         events += self._ping_at.values()
         return min([_POLL_S, *(max(event - now, 0.0) for event in events)])
 
     def _overdue(self, errors: Counter[int]) -> list[Quota]:
         """Kills the workers that hang; returns what they had."""
         now = time.monotonic()
-        late = {ref: flight for ref, flight in self._flights.items() if flight.deadline <= now}
+        late = dict(takewhile(lambda item: item[1].deadline <= now, self._flights.items()))
         for reference, flight in late.items():
             problem = (
                 f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
