@@ -31,7 +31,7 @@ Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 _NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
 _NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
 _NEVER = np.iinfo(np.int64).max
-_PIECE = 4096  # rows
+_PIECE = 8192  # rows
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,8 @@ class _Run:
         vector_step = np.array(self._start)[position] + t
         index = vector_step * self._slots.num_slots + np.array(self._slot_of)[position]
         columns = {
-            name: buffer.reshape(-1, *buffer.shape[2:])[index] for name, buffer in self._buffers.items()
+            name: buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
+            for name, buffer in self._buffers.items()
         }
         inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
         # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ttray.cli.terminal import one_of
-from ttray.experiments.benchmarks import core, envs, optimisation, service, training, utilization
-
-_BENCHMARKS: dict[str, Callable[[], object]] = {
-    "core": core.run,
-    "envs": envs.run,
-    "utilization": utilization.run,
-    "service": service.run,
-    "optimisation": optimisation.run,
-    "training": training.run,
-}
+from ttray.cli import options
+from ttray.cli.terminal import one_of, out
+from ttray.experiments.benchmarks.suite import BENCHMARKS, measure, update_page
 
 
 def bench(
     what: Annotated[
-        str, typer.Argument(callback=one_of(("all", *_BENCHMARKS)), help=f"all, {', '.join(_BENCHMARKS)}.")
+        str, typer.Argument(callback=one_of(("all", *BENCHMARKS)), help=f"all, {', '.join(BENCHMARKS)}.")
     ] = "all",
+    results: Annotated[
+        Path | None, typer.Option(help="Where JSON and pictures go.", show_default="runs/bench")
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A Markdown page whose tables to bring up to date."),
+    ] = None,
 ) -> None:
     """Measure ttray beside the alternatives, in one go.
 
-    ttray bench service
+    Medians over several rounds, with the smallest and the largest; 40 minutes for all of them. TorchRL and
+    Stable-Baselines3 are in the extra: pip install 'ttray[bench]'.
+
+    ttray bench sampling
+
+    ttray bench --results docs/performance --page docs/performance.md
     """
-    for name, benchmark in _BENCHMARKS.items():
+    results = results or options.runs_directory() / "bench"
+    for name, benchmark in BENCHMARKS.items():
         if what in (name, "all"):
-            print(f"== {name}")
-            benchmark()
-            print(flush=True)
+            out.print(f"== {name}: {benchmark.meaning}", markup=False)
+            measure(name, results)
+            out.print(f"picture  {results / f'{name}.png'}", markup=False)
+            if page is not None:
+                update_page(page, results)

@@ -370,6 +370,25 @@ def _numpy(table: pa.Table, name: str) -> NDArray[Any]:
     return chunk.to_numpy(zero_copy_only=column.type != pa.bool_())
 
 
+def to_buffer(table: pa.Table) -> pa.Buffer:
+    """Writes a table into one piece of memory (an Arrow stream), to be sent elsewhere."""
+    size = pa.MockOutputStream()  # only counts
+    _write_stream(table, size)
+    buffer = pa.allocate_buffer(size.size())
+    _write_stream(table, pa.FixedSizeBufferWriter(buffer))
+    return buffer
+
+
+def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    with sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def from_buffer(buffer: pa.Buffer) -> pa.Table:
+    """Reads what `to_buffer` wrote, sharing its memory."""
+    return pa.ipc.open_stream(buffer).read_all()
+
+
 def write_parquet(table: pa.Table, path: str | Path) -> None:
     """Writes a batch, in canonical order, as a Parquet file."""
     pq.write_table(canonical(table), Path(path), compression="zstd")

@@ -27,7 +27,7 @@ from ttray.core.surrogate import Surrogate
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.rllib.learner import TableTrainingData
 from ttray.service.collect import check_time_limit
-from ttray.service.env_runner import dispatcher_of, maker_from_config
+from ttray.service.env_runner import dispatcher_of, maker_from_config, remote_runners
 from ttray.service.policies import policy_of_module
 from ttray.service.telemetry import CollectionStats, record_optimisation
 from ttray.service.worker import Work
@@ -35,7 +35,6 @@ from ttray.service.worker import Work
 _STATE = "ttray"
 _FIRST_EVALUATION = 2**31  # iterations of the random streams from here on belong to evaluations
 _CONFIDENCE = 0.95
-_PUBLISH_TIMEOUT_S = 10.0
 
 
 class TTPOIS(Algorithm):
@@ -64,11 +63,11 @@ class TTPOIS(Algorithm):
 
     def training_step(self) -> None:
         """Collect, improve, publish."""
-        with self.metrics.log_time((TIMERS, "collect")):
+        with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
             table = self._collect()
-        with self.metrics.log_time((TIMERS, "improve")):
+        with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
             self._improve(table)
-        with self.metrics.log_time((TIMERS, "publish")):
+        with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             self._publish()
         self._num_batches += 1  # last: an iteration that fails or is interrupted is done again, whole
 
@@ -100,20 +99,18 @@ class TTPOIS(Algorithm):
         """Makes the learner's weights everybody's: the next quotas', and those of RLlib's own runners."""
         # Not by `EnvRunnerGroup.sync_weights`: it drops a call while an earlier one is under way, and
         # runners ignore weights with an older number than theirs, such as those of an older checkpoint.
-        # Without a number they always load. A runner that is just restarting is not waited for long:
-        # its quotas carry their weights.
+        # Without a number they always load. Nobody waits for it: an actor runs its calls in the order in
+        # which they were made, so whatever is asked of it next comes after; and one that is just
+        # restarting gets the next ones, while its quotas carry their weights.
         weights = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
         state = {COMPONENT_RL_MODULE: weights}
         self.env_runner.set_state(state)
         if self.env_runner_group.num_remote_env_runners():
-            self.env_runner_group.foreach_env_runner(
-                "set_state",
-                kwargs={"state": ray.put(state)},
-                local_env_runner=False,
-                timeout_seconds=_PUBLISH_TIMEOUT_S,
-            )
+            reference = ray.put(state)
+            for runner in remote_runners(self.env_runner_group).values():
+                runner.set_state.remote(reference)
         self._policy = policy_of_module(self.get_module())
 
     def _work(self, strategy: dcs.DataCollectionStrategy, iteration: int) -> Work:
@@ -233,6 +230,11 @@ def _counters(stats: CollectionStats) -> dict[str, Any]:
         "num_env_steps_saved": stats.num_steps_saved,
         "slot_utilization": stats.slot_utilization,
         "sample_time_s": stats.time_s,
+        "plan_time_s": stats.plan_time_s,
+        "transfer_time_s": stats.transfer_time_s,
+        "worker_time_s": stats.worker_time_s,
+        "environment_time_s": stats.environment_time_s,
+        "inference_time_s": stats.inference_time_s,
     }
 
 

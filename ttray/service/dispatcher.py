@@ -71,11 +71,19 @@ class _Tally:
     """What one collection has seen so far."""
 
     quotas: list[Quota]
-    started: float = field(default_factory=time.perf_counter)
+    started: float
+    plan_time_s: float
+    transfer_time_s: float = 0.0
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     sent_again: list[Quota] = field(default_factory=list)
     num_trajectories: int = 0
     num_steps: int = 0
+
+    @classmethod
+    def of(cls, work: Work, num_workers: int, settings: DispatchSettings) -> _Tally:
+        started = time.perf_counter()
+        quotas = plan_quotas(work, num_workers, settings)
+        return cls(quotas, started, plan_time_s=time.perf_counter() - started)
 
     def add(self, quota: Quota, outcome: Outcome) -> None:
         """Takes in an answer; a second one to the same quota has the same bits and is ignored."""
@@ -95,6 +103,7 @@ class _Tally:
 
     def finish(self, work: Work) -> tuple[pa.Table, CollectionStats]:
         """Joins the quotas' tables in the order of the trajectories and checks them against the plan."""
+        joining = time.perf_counter()
         outcomes = [self.outcomes[quota.index] for quota in self.quotas]
         table = concatenate([outcome.table for outcome in outcomes])
         validate(table, work.info.strategy)
@@ -110,6 +119,8 @@ class _Tally:
             environment_time_s=sum(s.environment_time_s for s in stats),
             inference_time_s=sum(s.inference_time_s for s in stats),
             worker_time_s=sum(s.time_s for s in stats),
+            plan_time_s=self.plan_time_s,
+            transfer_time_s=self.transfer_time_s + time.perf_counter() - joining,
             time_s=time.perf_counter() - self.started,
         )
         record_collection(work.info, cost)
@@ -124,7 +135,7 @@ class LocalDispatcher:
 
     def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[pa.Table, CollectionStats]:
         """Collects a batch; see `Dispatcher.collect`."""
-        tally = _Tally(plan_quotas(work, 1, self._settings))
+        tally = _Tally.of(work, 1, self._settings)
         for quota in tally.quotas:
             for attempt in range(1, self._settings.max_attempts + 1):
                 outcome = self._worker.run_quota(work, quota)
@@ -185,7 +196,7 @@ class Dispatcher:
         Raises:
             CollectionError: A quota failed too often, or no worker came back in time.
         """
-        tally = _Tally(plan_quotas(work, len(self._workers) - len(self._gone) or 1, self._settings))
+        tally = _Tally.of(work, len(self._workers) - len(self._gone) or 1, self._settings)
         pending = deque(tally.quotas)
         errors: Counter[int] = Counter()
         work_ref = ray.put(work)
@@ -228,20 +239,21 @@ class Dispatcher:
         ready, _ = ray.wait(references, num_returns=1, timeout=self._patience())
         if len(ready) == 1 and len(references) > 1:  # take along whatever else is ready by now
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        fetching = time.perf_counter()
+        answers = _fetch(ready)
+        tally.transfer_time_s += time.perf_counter() - fetching
         lost = []
-        for reference in ready:
+        for reference, outcome in zip(ready, answers, strict=True):
             if reference in self._pings:
-                self._take_ping(reference)
+                self._take_ping(self._pings.pop(reference), outcome)
                 continue
             flight = self._flights.pop(reference)
             if flight.quota is None:
                 self._ping(flight.worker)
                 continue
-            try:
-                outcome: Outcome = ray.get(reference)
-            except RayError as death:
-                what = "raised" if isinstance(death, RayTaskError) else "died"
-                problem = f"worker {flight.worker} {what}: {death}"
+            if isinstance(outcome, RayError):
+                what = "raised" if isinstance(outcome, RayTaskError) else "died"
+                problem = f"worker {flight.worker} {what}: {outcome}"
                 logger.warning("%s: %s; sending it again", flight.name, problem)
                 self._ping(flight.worker)
                 self._count(errors, flight.quota, 2, problem)
@@ -296,14 +308,11 @@ class Dispatcher:
             del self._ping_at[worker]
             self._ping(worker)
 
-    def _take_ping(self, reference: ray.ObjectRef) -> None:
-        worker = self._pings.pop(reference)
-        try:
-            ray.get(reference)
-        except ActorDiedError as death:
-            logger.error("worker %d is gone for good: %s", worker, death)
-            self._gone[worker] = death
-        except RayError:
+    def _take_ping(self, worker: int, answer: int | RayError) -> None:
+        if isinstance(answer, ActorDiedError):
+            logger.error("worker %d is gone for good: %s", worker, answer)
+            self._gone[worker] = answer
+        elif isinstance(answer, RayError):
             # On its way up or down: a ping that is sent while an actor restarts may fail.
             self._ping_at[worker] = time.monotonic() + _PING_AGAIN_S
         else:
@@ -327,6 +336,21 @@ class Dispatcher:
             f"has {ray.cluster_resources().get('CPU', 0):.0f} CPUs; start nodes, ask for fewer "
             "workers, or raise worker_wait_s"
         )
+
+
+def _fetch(references: list[ray.ObjectRef]) -> list[Any]:
+    """What the calls answered, or the RayError that they ended in."""
+    try:
+        return ray.get(references)  # all at once takes a third of the time, but raises the first error
+    except RayError:
+        return [_fetch_one(reference) for reference in references]
+
+
+def _fetch_one(reference: ray.ObjectRef) -> Any:
+    try:
+        return ray.get(reference)
+    except RayError as error:
+        return error
 
 
 def _gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:

@@ -62,4 +62,9 @@ def dispatcher_of(group: EnvRunnerGroup, settings: DispatchSettings) -> Dispatch
         return LocalDispatcher(group.local_env_runner, settings)
     # By handle and not through the group's request queue: that one drops failed calls silently
     # and wakes up only when every call has returned.
-    return Dispatcher(group._worker_manager.actors(), settings)
+    return Dispatcher(remote_runners(group), settings)
+
+
+def remote_runners(group: EnvRunnerGroup) -> dict[int, Any]:
+    """The handles of a group's actors, by number."""
+    return group._worker_manager.actors()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,13 +23,14 @@ import ttray
 from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
 from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.surrogate import Sums, Surrogate, bound
+from ttray.experiments.benchmarks.report import Finding, Result
+from ttray.experiments.drawing import PALETTE, plt
 from ttray.experiments.presets import PRESETS, Preset
 from ttray.experiments.training import Run
 from ttray.rllib.improvement import BoundObjective
 
-_CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
-_ROUNDS = 15
-_TARGET = 1.5  # times the bare network
+CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
+_MOST = 1.5  # times the bare network
 _SHARE = 0.8  # of padded rows / real rows
 
 Forward = Callable[[Tensor], Tensor]
@@ -74,26 +76,32 @@ class PaddedBound:
         return bound(sums, delta=self._delta, max_reward=self._reward)
 
 
-def run() -> None:
-    """Prints the ratios for every environment."""
+def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 15) -> Result:
+    """Measures every environment.
+
+    Args:
+        cases: Names of presets, with discounts.
+        rounds: Over which medians are taken.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    print(f"the bound and its gradient, one thread, medians of {_ROUNDS}, ms")
-    print(
-        f"{'':15}{'rows':>7}{'network':>9}{'bound':>8}{'ratio':>7}       "
-        f"{'fwd+bwd':>8}{'gradient':>9}{'ratio':>7}"
-    )
+    findings: list[Finding] = []
+    rates: dict[str, dict[str, list[float]]] = {}
+    print(f"the bound and its gradient, one thread, {rounds} rounds")
     try:
-        padded = [_measure(PRESETS[name], gamma) for name, gamma in _CASES]
+        for name, gamma in cases:
+            found, rates[name] = _measure(PRESETS[name], gamma, rounds)
+            for finding in found:
+                print(finding.line(), flush=True)
+            findings += found
     finally:
         torch.set_num_threads(before)
-    print(f"\nagainst the padded formulation: at least {_SHARE} × (padded rows / real rows)")
-    print(f"{'':15}{'padded/real':>12}{'bound':>8}{'gradient':>10}")
-    for line in padded:
-        print(line)
+    title = "The bound and its gradient beside the bare network and the padded formulation"
+    return Result("optimisation", title, tuple(findings), {"rows_per_s": rates})
 
 
-def _measure(preset: Preset, gamma: float) -> str:
+def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
+    """The ratios of the rounds, and the rows per second of everything."""
     run = Run(preset.name, gamma=gamma, num_env_runners=0)
     module = run.config().get_rl_module_spec(env=gymnasium.make(preset.environment)).build()
     strategy = ttray.dcs.truncated(preset.horizon, preset.budget, gamma)
@@ -139,36 +147,67 @@ def _measure(preset: Preset, gamma: float) -> str:
     if not np.isclose(ours, other, rtol=1e-6):
         raise RuntimeError(f"{preset.name}: the padded bound is {other}, ours {ours}; they must agree")
     vector_to_parameters(moved, parameters)
-    network, value, both, gradient, padded_s, padded_gradient_s = _medians(
-        (
-            bare_forward,
-            lambda: objective.value(moved),
-            bare_backward,
-            lambda: objective.gradient(moved),
-            padded_value,
-            lambda: torch.autograd.grad(padded(), parameters),
-        )
-    )
-    print(
-        f"{preset.name:15}{len(batch.t):>7,}{1e3 * network:>9.2f}{1e3 * value:>8.2f}"
-        f"{_verdict(value / network)}{1e3 * both:>8.2f}{1e3 * gradient:>9.2f}{_verdict(gradient / both)}"
-    )
-    rows = strategy.num_trajectories * strategy.horizon / len(batch.t)
-    ratios = (padded_s / value, padded_gradient_s / gradient)
-    verdict = "ok" if min(ratios) >= _SHARE * rows else "missed"
-    return f"{preset.name:15}{rows:>12.1f}{ratios[0]:>8.1f}{ratios[1]:>10.1f}  {verdict}"
+    functions: dict[str, Callable[[], object]] = {
+        "forward": bare_forward,
+        "bound": lambda: objective.value(moved),
+        "padded bound": padded_value,
+        "forward + backward": bare_backward,
+        "gradient": lambda: objective.gradient(moved),
+        "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
+    }
+    times = _times(functions, rounds)
+
+    def ratios(slow: str, fast: str) -> tuple[float, ...]:
+        return tuple(left / right for left, right in zip(times[slow], times[fast], strict=True))
+
+    num_rows = len(batch.t)
+    padding = strategy.num_trajectories * strategy.horizon / num_rows
+    findings = [
+        Finding(preset.name, "bound ÷ forward", ratios("bound", "forward"), at_most=_MOST),
+        Finding(preset.name, "grad ÷ fwd + bwd", ratios("gradient", "forward + backward"), at_most=_MOST),
+        Finding(preset.name, "padded ÷ bound", ratios("padded bound", "bound"), at_least=_SHARE * padding),
+        Finding(
+            preset.name, "padded ÷ grad", ratios("padded gradient", "gradient"), at_least=_SHARE * padding
+        ),
+    ]
+    return findings, {name: [num_rows / second for second in found] for name, found in times.items()}
 
 
-def _verdict(ratio: float) -> str:
-    return f"{ratio:>7.2f} {'ok' if ratio <= _TARGET else 'missed':6}"
-
-
-def _medians(functions: Sequence[Callable[[], object]]) -> list[float]:
-    """Alternating, so that a busy moment of the machine hits all of them."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(_ROUNDS):
-        for function, found in zip(functions, times, strict=True):
+def _times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds; alternating, so that a busy moment of the machine hits all of them."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
+        function()
+    for _ in range(rounds):
+        for name, function in functions.items():
             started = time.perf_counter()
             function()
-            found.append(time.perf_counter() - started)
-    return [statistics.median(found) for found in times]
+            times[name].append(time.perf_counter() - started)
+    return times
+
+
+def draw(result: Result) -> Any:
+    """Rows per second, a group of bars per environment: of the bound, and of its gradient."""
+    rates = result.series["rows_per_s"]
+    panels = (("forward", "bound", "padded bound"), ("forward + backward", "gradient", "padded gradient"))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
+    for axis, names in zip(axes, panels, strict=True):
+        for offset, (name, colour) in enumerate(zip(names, ("0.7", *PALETTE), strict=False)):
+            medians = [statistics.median(of[name]) for of in rates.values()]
+            axis.bar(
+                [at + (offset - 1) * 0.26 for at in range(len(rates))],
+                medians,
+                0.25,
+                color=colour,
+                label=name,
+            )
+        axis.set_yscale("log")
+        axis.set_xticks(range(len(rates)), list(rates))
+        axis.grid(axis="y", alpha=0.3)
+        axis.legend(frameon=False, fontsize="small")
+    axes[0].set_ylabel("rows per second")
+    return figure
+
+
+if __name__ == "__main__":
+    run()

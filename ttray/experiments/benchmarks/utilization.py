@@ -1,7 +1,7 @@
-"""How busy the slots are: `python -m ttray.experiments.benchmarks.utilization`.
+"""How busy the slots are: planned steps / executed environment steps.
 
-Collects the plan of every preset, discount and strategy with 64 slots, split as for one, two and four actors,
-and prints planned steps / executed environment steps. Expected: 1.000 everywhere. A slot whose trajectories
+Collects the plan of every preset, discount and strategy with 64 slots, split as for one, two and four actors.
+Expected: 1 everywhere. A slot whose trajectories
 are done is not stepped any more, so only an episode that terminates early could leave a slot idle among
 others that run, and none of these environments has one.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ttray.core import dcs
 from ttray.core.batch import BatchInfo
 from ttray.core.quotas import choose_split, trajectory_lengths
+from ttray.experiments.benchmarks.report import Finding, Result
 from ttray.experiments.presets import PRESETS
 from ttray.rollout import collect_quota
 from ttray.service.policies import fresh_policy
@@ -64,15 +65,16 @@ def utilization(plan: Plan, num_actors: int) -> float:
     return plan.strategy.budget / executed
 
 
-def run() -> None:
-    """Prints the table."""
-    print(f"planned / executed environment steps, {NUM_SLOTS} slots")
-    actors = "".join(f"{f'{number} actors':>10}" for number in NUM_ACTORS)
-    print(f"{'preset':<22}{'gamma':>8}{'steps':>8}{actors}")
+def run() -> Result:
+    """Collects all plans."""
+    findings = []
     for plan in plans():
-        found = "".join(f"{utilization(plan, number):>10.3f}" for number in NUM_ACTORS)
-        gamma = "uniform" if plan.gamma is None else f"{plan.gamma:g}"
-        print(f"{plan.preset:<22}{gamma:>8}{plan.strategy.budget:>8}{found}", flush=True)
+        case = plan.preset + (", uniform" if plan.gamma is None else f", γ = {plan.gamma:g}")
+        for number in NUM_ACTORS:
+            quantity = f"{number} actor{'s' * (number > 1)}"
+            findings.append(Finding(case, quantity, (utilization(plan, number),), at_least=1.0))
+            print(findings[-1].line(), flush=True)
+    return Result("utilization", "Planned steps / executed environment steps", tuple(findings))
 
 
 if __name__ == "__main__":
