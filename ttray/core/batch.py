@@ -13,6 +13,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -370,23 +371,21 @@ def _numpy(table: pa.Table, name: str) -> NDArray[Any]:
     return chunk.to_numpy(zero_copy_only=column.type != pa.bool_())
 
 
-def to_buffer(table: pa.Table) -> pa.Buffer:
-    """Writes a table into one piece of memory (an Arrow stream), to be sent elsewhere."""
-    size = pa.MockOutputStream()  # only counts
-    _write_stream(table, size)
-    buffer = pa.allocate_buffer(size.size())
-    _write_stream(table, pa.FixedSizeBufferWriter(buffer))
-    return buffer
+def to_message(table: pa.Table) -> tuple[bytes, pa.Buffer]:
+    """A table to be sent elsewhere: its schema and its rows, the rows in one piece of memory."""
+    (rows,) = table.combine_chunks().to_batches()
+    return table.schema.serialize().to_pybytes(), rows.serialize()
 
 
-def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
-    with sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+def from_message(schema: bytes, rows: pa.Buffer) -> pa.Table:
+    """Reads what `to_message` wrote, sharing its memory."""
+    return pa.Table.from_batches([pa.ipc.read_record_batch(rows, _schema(schema))])
 
 
-def from_buffer(buffer: pa.Buffer) -> pa.Table:
-    """Reads what `to_buffer` wrote, sharing its memory."""
-    return pa.ipc.open_stream(buffer).read_all()
+@lru_cache(maxsize=8)
+def _schema(serialised: bytes) -> pa.Schema:
+    """Once per batch: that of a long horizon has kilobytes, and a batch may have a thousand quotas."""
+    return pa.ipc.read_schema(pa.py_buffer(serialised))
 
 
 def write_parquet(table: pa.Table, path: str | Path) -> None:

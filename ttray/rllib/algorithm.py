@@ -233,6 +233,7 @@ def _counters(stats: CollectionStats) -> dict[str, Any]:
         "plan_time_s": stats.plan_time_s,
         "transfer_time_s": stats.transfer_time_s,
         "worker_time_s": stats.worker_time_s,
+        "busiest_worker_time_s": stats.busiest_worker_time_s,
         "environment_time_s": stats.environment_time_s,
         "inference_time_s": stats.inference_time_s,
     }

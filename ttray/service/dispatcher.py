@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
@@ -108,6 +108,9 @@ class _Tally:
         table = concatenate([outcome.table for outcome in outcomes])
         validate(table, work.info.strategy)
         stats = [outcome.stats for outcome in outcomes if outcome.stats is not None]
+        time_of_worker: dict[str, float] = defaultdict(float)
+        for outcome in outcomes:
+            time_of_worker[outcome.worker] += outcome.stats.time_s if outcome.stats else 0.0
         cost = CollectionStats(
             num_steps=table.num_rows,
             num_trajectories=self.quotas[-1].stop,
@@ -119,6 +122,7 @@ class _Tally:
             environment_time_s=sum(s.environment_time_s for s in stats),
             inference_time_s=sum(s.inference_time_s for s in stats),
             worker_time_s=sum(s.time_s for s in stats),
+            busiest_worker_time_s=max(time_of_worker.values()),
             plan_time_s=self.plan_time_s,
             transfer_time_s=self.transfer_time_s + time.perf_counter() - joining,
             time_s=time.perf_counter() - self.started,

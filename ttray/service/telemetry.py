@@ -36,6 +36,7 @@ class CollectionStats:
         environment_time_s: Seconds inside environments, added up over workers.
         inference_time_s: Seconds inside the policy, added up over workers.
         worker_time_s: Seconds that workers spent on quotas, added up.
+        busiest_worker_time_s: Seconds of the worker that spent most.
         plan_time_s: Seconds of the driver splitting the plan into quotas.
         transfer_time_s: Seconds of the driver fetching, joining and checking tables.
         time_s: Seconds from start to validated table.
@@ -51,6 +52,7 @@ class CollectionStats:
     environment_time_s: float
     inference_time_s: float
     worker_time_s: float
+    busiest_worker_time_s: float
     plan_time_s: float
     transfer_time_s: float
     time_s: float

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from ttray.core.batch import BatchInfo, from_buffer, to_buffer
+from ttray.core.batch import BatchInfo, from_message, to_message
 from ttray.core.quotas import Quota
 from ttray.rollout import Policy, RolloutError, RolloutStats, collect_quota
 from ttray.slots import EnvironmentMaker, SlotPool
@@ -60,13 +60,13 @@ class Outcome:
     worker: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """To be sent: the table as one buffer, which takes Ray a sixth of the time of its columns."""
-        return self.__dict__ | {"table": None if self.table is None else to_buffer(self.table)}
+        """To be sent: the table in one piece, which takes Ray a tenth of the time of its columns."""
+        return self.__dict__ | {"table": None if self.table is None else to_message(self.table)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Shares the memory of the buffer, which is that of the object store."""
-        buffer = state["table"]
-        self.__dict__.update(state | {"table": None if buffer is None else from_buffer(buffer)})
+        """Shares the memory of the message, which is that of the object store."""
+        message = state["table"]
+        self.__dict__.update(state | {"table": None if message is None else from_message(*message)})
 
 
 class RolloutWorker:

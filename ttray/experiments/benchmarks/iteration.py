@@ -1,7 +1,7 @@
 """Where the time of a whole iteration goes: TT-POIS on the dam (Λ = 8640, 10 offline iterations).
 
-Milliseconds of the wall clock. What several actors do at the same time counts once: their times are divided
-by their number. "Recording" is what workers do beside environment and network (streams of random numbers,
+Milliseconds of the wall clock. What several actors do at the same time counts once: for the time of the one
+that takes longest. "Recording" is what workers do beside environment and network (streams of random numbers,
 rows into buffers, buffers into a table); "rest" is what RLlib's `train()` does around it all.
 """
 
@@ -72,19 +72,19 @@ def _measure(num_actors: int, rounds: int, warm_up: int) -> dict[str, list[float
         result = algorithm.train()
         total_s = time.perf_counter() - started
         if iteration >= warm_up:
-            for part, value in _parts(result, total_s, max(num_actors, 1)).items():
+            for part, value in _parts(result, total_s).items():
                 found[part].append(1e3 * value)
     algorithm.stop()
     return found
 
 
-def _parts(result: dict[str, Any], total_s: float, num_workers: int) -> dict[str, float]:
+def _parts(result: dict[str, Any], total_s: float) -> dict[str, float]:
     """Divides an iteration; the parts add up to it."""
     sampled = result["env_runners"]
     optimising = result["learners"]["default_policy"]["optimise_time_s"]
-    environment, inference, working = (
-        sampled[f"{name}_time_s"] / num_workers for name in ("environment", "inference", "worker")
-    )
+    working = sampled["busiest_worker_time_s"]
+    busiest = working / sampled["worker_time_s"]
+    environment, inference = (busiest * sampled[f"{name}_time_s"] for name in ("environment", "inference"))
     publishing = float(result["timers"]["publish"])
     planning, transfer = sampled["plan_time_s"], sampled["transfer_time_s"]
     return {

@@ -63,7 +63,7 @@ class Settings:
         num_actors: How many actors there may be, ascending.
     """
 
-    rounds: int = 5
+    rounds: int = 7
     seconds: float = 1.0
     num_actors: tuple[int, ...] = (1, 2)
 
@@ -71,7 +71,7 @@ class Settings:
 def run(cases: tuple[tuple[Case, float], ...] = CASES, settings: Settings | None = None) -> Result:
     """Measures all environments with each number of actors; needs the extra `bench`."""
     settings = settings or Settings()
-    connect(4 * max(settings.num_actors))  # four kinds of actors, of which one kind works at a time
+    connect(6 * max(settings.num_actors))  # room for all kinds of actors; one kind works at a time
     findings: list[Finding] = []
 
     def add(finding: Finding) -> None:
@@ -126,9 +126,12 @@ def _measure(case: Case, num_actors: int, settings: Settings) -> dict[str, list[
 
 
 def _steps_in(sample: Sample, budget: int, seconds: float) -> int:
-    """How many steps take so long, in whole budgets; the first ones also load code."""
-    sample(budget)
-    return max(round(seconds * _per_s(sample, budget) / budget), 1) * budget
+    """How many steps take so long, in whole budgets."""
+    num_steps = budget
+    sample(num_steps)  # loads code
+    for _ in range(2):  # few steps are slower than many
+        num_steps = max(round(seconds * _per_s(sample, num_steps) / budget), 1) * budget
+    return num_steps
 
 
 def _per_s(sample: Sample, num_steps: int) -> float:
