@@ -34,8 +34,9 @@ format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Run the benchmarks (see jobs/benchmark.py --help)
-	$(BIN)/python jobs/benchmark.py
+bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/performance
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python jobs/benchmark.py --results docs/performance --page docs/performance.md
 
 clean: ## Remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,18 +1,18 @@
 """Runs the benchmarks: `ttray bench` as a script.
 
-    python jobs/benchmark.py service
+    python jobs/benchmark.py sampling
     ray job submit --working-dir . -- python jobs/benchmark.py core
 
+sampling     steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop (needs the extra `bench`)
 core         planning at the largest scale
 envs         the batched environments against single ones, and Reacher against its physics
 utilization  planned / executed environment steps, for every preset
-service      the rollout service on two actors against RLlib's own env runners (starts Ray)
 optimisation the bound and its gradient against the bare network and the padded formulation
-training     what an iteration of TT-POIS costs beside sampling and optimising (starts Ray)
+iteration    where the time of an iteration of TT-POIS goes
+growth       time and memory against rows, horizon, quotas and actors
+cost         steps and seconds to a given return: TT-POIS, POIS, RLlib's PPO
 
-Expect, on a machine that does nothing else: every line of "core", "envs" and "training" ends in "ok", and so
-do those of "service" with ten times a preset's budget; every number of "utilization" is 1.000 (the presets'
-own plans of Dam and CartPole are "SLOW": they last only some 50 ms).
+What to expect, and on what machine: docs/performance.md.
 """
 
 from ttray.cli.app import run_alone

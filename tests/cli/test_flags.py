@@ -383,13 +383,19 @@ def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch
     assert command == "ttray reproduce evaluation --runs 3 --horizon 100 --horizon 50"
 
 
-def test_bench_runs_what_it_is_told(call, monkeypatch):
-    ran = []
-    monkeypatch.setattr(bench, "_BENCHMARKS", {name: lambda name=name: ran.append(name) for name in "ab"})
+def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatch, tmp_path):
+    ran, updated = Spy(), Spy()
+    monkeypatch.setattr(bench, "measure", ran)
+    monkeypatch.setattr(bench, "update_page", updated)
     assert call("bench").code == 0
-    assert ran == ["a", "b"]
-    assert call("bench", "b").code == 0
-    assert ran == ["a", "b", "b"]
+    assert ran.arguments == (list(bench.BENCHMARKS)[-1], Path("runs/bench"))
+    assert updated.arguments is None
+    page = tmp_path / "page.md"
+    page.touch()
+    assert call("bench", "core", "--results", "there", "--page", str(page)).code == 0
+    assert ran.arguments == ("core", Path("there"))
+    assert updated.arguments == (page, Path("there"))
+    assert call("bench", "core", "--page", str(tmp_path / "none.md")).code == 2
 
 
 SUBMIT = {
@@ -458,7 +464,7 @@ TESTED_ELSEWHERE = {
     ("collect", "--json"), ("evaluate", "--actors"), ("evaluate", "--json"), ("ope", "--policy"),
     ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
     ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
-    ("submit", "--wait"), ("submit", "--json"),
+    ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
 }  # fmt: skip
 
 
@@ -491,7 +497,7 @@ def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
         (("train", "--algorithm", "PPO"), ["TTPOIS", "POIS"]),
         (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
         (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
-        (("bench", "fast"), ["all", "service"]),
+        (("bench", "fast"), ["all", "sampling"]),
         (("fly",), []),
     ],
 )

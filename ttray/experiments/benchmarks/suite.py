@@ -37,12 +37,13 @@ class Benchmark:
 
 
 BENCHMARKS = {
-    "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
-    "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),
-    "utilization": Benchmark(utilization.run, draw_against_targets, "planned / executed environment steps"),
+    # First, because it needs the extra: better told now than after the others.
     "sampling": Benchmark(
         sampling.run, sampling.draw, "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"
     ),
+    "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
+    "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),
+    "utilization": Benchmark(utilization.run, draw_against_targets, "planned / executed environment steps"),
     "optimisation": Benchmark(
         optimisation.run, optimisation.draw, "the bound beside the bare network and the padded formulation"
     ),
