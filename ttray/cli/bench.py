@@ -26,8 +26,8 @@ def bench(
 ) -> None:
     """Measure ttray beside the alternatives, in one go.
 
-    Medians over several rounds, with the smallest and the largest; 40 minutes for all of them. TorchRL and
-    Stable-Baselines3 are in the extra: pip install 'ttray[bench]'.
+    Medians over several rounds, with the smallest and the largest; 45 minutes for all of them. Sampling is
+    compared with TorchRL and Stable-Baselines3, too: install the extra named bench (`make bench` does).
 
     ttray bench sampling
 

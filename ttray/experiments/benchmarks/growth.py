@@ -6,6 +6,7 @@ handles whose answers are in the object store before they are asked, so that wha
 
 from __future__ import annotations
 
+import math
 import resource
 import statistics
 import time
@@ -250,7 +251,8 @@ def draw(result: Result) -> Any:
         if name == "rows":
             for key, label, colour in (("peak", "peak memory", 1), ("table", "table", 2)):
                 values = [
-                    statistics.median(cost[f"{key}_bytes"] for cost in point["costs"]) / 1e9
+                    # A small batch leaves no trace beside what the process had at its start.
+                    statistics.median(cost[f"{key}_bytes"] for cost in point["costs"]) / 1e9 or math.nan
                     for point in points
                 ]
                 axis.loglog(sizes, values, "s--", color=PALETTE[colour], label=f"{label} (GB)")

@@ -8,7 +8,7 @@ alternating, medians.
 from __future__ import annotations
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +30,7 @@ from ttray.experiments.training import Run
 from ttray.rllib.improvement import BoundObjective
 
 CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
+_CALLS = 3  # of which the machine disturbs one or two
 _MOST = 1.5  # times the bare network
 _SHARE = 0.8  # of padded rows / real rows
 
@@ -76,7 +77,7 @@ class PaddedBound:
         return bound(sums, delta=self._delta, max_reward=self._reward)
 
 
-def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 15) -> Result:
+def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
     """Measures every environment.
 
     Args:
@@ -174,15 +175,12 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
 
 
 def _times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds; alternating, so that a busy moment of the machine hits all of them."""
+    """Seconds, of each round the least of some calls; alternating, so that a busy minute hits all of them."""
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for function in functions.values():
-        function()
     for _ in range(rounds):
         for name, function in functions.items():
-            started = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - started)
+            function()  # what ran before, padded perhaps, leaves its caches and its memory behind
+            times[name].append(min(timeit.repeat(function, number=1, repeat=_CALLS)))
     return times
 
 
