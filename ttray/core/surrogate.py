@@ -124,13 +124,14 @@ class Surrogate:
 
     def _sum_per_length(self, products: Tensor) -> Tensor:
         """`[horizon]`, the sum over the trajectories of length ≥ h of their products up to h."""
-        final = products[self._ends - 1]
-        horizon = self._strategy.horizon
-        reached = products.new_zeros(horizon).index_add(0, self._t, products)
-        # An ended episode keeps its last product from where it ended up to its quota.
-        change = products.new_zeros(horizon + 1)
-        change = change.index_add(0, self._num_rows, final).index_add(0, self._length, -final)
-        return reached + change.cumsum(0)[:-1]
+        reached = products.new_zeros(self._strategy.horizon).index_add(0, self._t, products)
+        # An ended episode keeps its last product from where it ended up to its quota. They are added one by
+        # one: in a running sum of beginnings and ends, a huge product would leave its rounding error behind.
+        num_absorbed = self._length - self._num_rows
+        trajectory = torch.repeat_interleave(num_absorbed)
+        first = torch.cumsum(num_absorbed, 0) - num_absorbed
+        t = self._num_rows[trajectory] + torch.arange(len(trajectory)) - first[trajectory]
+        return reached.index_add(0, t, products[self._ends - 1][trajectory])
 
     def _sum_per_trajectory(self, values: Tensor) -> Tensor:
         zeros = torch.zeros(len(self._length), dtype=torch.float64)
