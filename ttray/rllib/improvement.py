@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
 from ttray.core.distributions import Comparison, from_description
 from ttray.core.offline import maximise
 from ttray.core.surrogate import Surrogate, bound, effective_sample_size
+from ttray.core.threads import torch_threads
 
 Forward = Callable[[Tensor], Tensor]
 """From observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
@@ -113,7 +113,7 @@ def improve(
         StaleBatchError: The recorded log-probabilities are not the module's.
     """
     started = time.perf_counter()
-    with _threads(settings.num_threads):
+    with torch_threads(settings.num_threads):  # a fixed number gives the same weights anywhere
         info = BatchInfo.from_table(table)
         batch = as_tensors(table)
         distribution = from_description(info.distribution)
@@ -190,14 +190,3 @@ def _check_not_stale(log_prob: Tensor, batch: RaggedBatch) -> None:
             f"{', ...' if len(positions) > 10 else ''} (log-probability {recorded[row].item():.6f} "
             f"recorded, {log_prob[row].item():.6f} here). Collect the batch again with the current weights"
         )
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Sums in torch depend on how many threads share them; a fixed number gives the same weights anywhere."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-import torch
 from matplotlib.lines import Line2D
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPOConfig
 
+from ttray.core.threads import torch_threads
 from ttray.experiments.benchmarks.report import Finding, Result
 from ttray.experiments.connection import connect
 from ttray.experiments.drawing import PALETTE, STYLES, plt
@@ -117,7 +116,7 @@ def run(num_seeds: int = 3, iterations: Mapping[str, int] | None = None) -> Resu
         preset = PRESETS[case.preset]
         budget = chosen[case.preset] * preset.budget
         print(f"{case.title}, γ = {case.gamma}, T = {preset.horizon}: {budget:,} steps per trial", flush=True)
-        with _one_thread():
+        with torch_threads(1):
             # Seed by seed, so that a busy hour of the machine hits all algorithms.
             curves = [_train(case, name, seed, budget) for seed in range(num_seeds) for name in NAMES]
         for level in case.levels:
@@ -282,16 +281,6 @@ class EpisodeReturns:
         mean = fmean(self._ended)
         self._ended.clear()
         return mean
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def draw(result: Result) -> Any:

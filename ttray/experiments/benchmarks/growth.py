@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 import ray
-import torch
 
 from ttray.core import dcs
 from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
+from ttray.core.threads import torch_threads
 from ttray.experiments.benchmarks.report import Finding, Result
 from ttray.experiments.connection import connect
 from ttray.experiments.drawing import PALETTE, plt
 from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher, plan_quotas
 from ttray.service.policies import fresh_policy
-from ttray.service.worker import RolloutWorker, Work
+from ttray.service.worker import Outcome, RolloutWorker, Work
 from ttray.slots import EnvironmentMaker
 
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
@@ -44,7 +44,6 @@ _MAX_MEMORY = 3.0  # times the table
 _LARGE = 10**6  # rows from which a batch is large beside the process that collects it
 _MAX_DRIVER_MS = 100.0  # per iteration, for 1,000 quotas
 _NUM_CALLS = 1_000
-_ROW_BYTES = 49  # of this environment's table
 
 
 @dataclass(frozen=True)
@@ -144,14 +143,14 @@ def _in_own_processes(plan: _Plan, rounds: int) -> list[_Cost]:
 
 
 def _collect(plan: _Plan) -> _Cost:
-    torch.set_num_threads(1)
-    worker, work, settings = _Plan(_HORIZON).start(0)
-    LocalDispatcher(worker, settings).collect(work)  # loads code
-    before = _resident_bytes()
-    started = time.perf_counter()
-    worker, work, settings = plan.start(1)
-    table, _ = LocalDispatcher(worker, settings).collect(work)
-    time_s = time.perf_counter() - started
+    with torch_threads(1):
+        worker, work, settings = _Plan(_HORIZON).start(0)
+        LocalDispatcher(worker, settings).collect(work)  # loads code
+        before = _resident_bytes()
+        started = time.perf_counter()
+        worker, work, settings = plan.start(1)
+        table, _ = LocalDispatcher(worker, settings).collect(work)
+        time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _Cost(time_s, peak - before, table.nbytes)
 
@@ -170,9 +169,13 @@ class _ReadyMethod:
 class _ReadyActor:
     """A handle with the methods of `RolloutWorker`."""
 
-    def __init__(self, answers: dict[int, ray.ObjectRef], alive: ray.ObjectRef) -> None:
+    def __init__(self, answers: Sequence[ray.ObjectRef], alive: ray.ObjectRef) -> None:
         self.ping = _ReadyMethod(lambda: alive)
         self.run_quota = _ReadyMethod(lambda _, quota: answers[quota.index])
+
+
+def _num_bytes(outcome: Outcome) -> int:
+    return 0 if outcome.table is None else int(outcome.table.nbytes)
 
 
 def _drive(
@@ -183,16 +186,14 @@ def _drive(
     worker, work, settings = _Plan(budget).start(0)
     points = []
     for number in numbers:
-        answers = {
-            quota.index: ray.put(worker.run_quota(work, quota))
-            for quota in plan_quotas(work, number, settings)
-        }
+        outcomes = [worker.run_quota(work, quota) for quota in plan_quotas(work, number, settings)]
+        answers = [ray.put(outcome) for outcome in outcomes]
         # A ping of its own for each: the dispatcher knows them by their references.
         actors = {index: _ReadyActor(answers, ray.put(index)) for index in range(number)}
         dispatcher = Dispatcher(actors, settings)
         dispatcher.collect(work)  # a run plans its quotas and meets its actors once
         # What Ray takes to hand over as many objects of that size, if nobody looks at them.
-        plain = [ray.put(np.zeros(_ROW_BYTES * budget // len(answers), np.uint8)) for _ in answers]
+        plain = [ray.put(np.zeros(_num_bytes(outcome), np.uint8)) for outcome in outcomes]
         times_ms, own_ms = [], []
         for _ in range(rounds):
             started = time.perf_counter()

@@ -23,6 +23,7 @@ import ttray
 from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
 from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.surrogate import Sums, Surrogate, bound
+from ttray.core.threads import torch_threads
 from ttray.experiments.benchmarks.report import Finding, Result
 from ttray.experiments.drawing import PALETTE, plt
 from ttray.experiments.presets import PRESETS, Preset
@@ -84,19 +85,15 @@ def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
         cases: Names of presets, with discounts.
         rounds: Over which medians are taken.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     findings: list[Finding] = []
     rates: dict[str, dict[str, list[float]]] = {}
     print(f"the bound and its gradient, one thread, {rounds} rounds")
-    try:
+    with torch_threads(1):
         for name, gamma in cases:
             found, rates[name] = _measure(PRESETS[name], gamma, rounds)
             for finding in found:
                 print(finding.line(), flush=True)
             findings += found
-    finally:
-        torch.set_num_threads(before)
     title = "The bound and its gradient beside the bare network and the padded formulation"
     return Result("optimisation", title, tuple(findings), {"rows_per_s": rates})
 

@@ -33,6 +33,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from torch import nn
 from torch.distributions import Categorical, Independent
 
+from ttray.core.threads import torch_threads
 from ttray.envs.batched import BatchStep, Seeds
 from ttray.service.policies import DEFAULT_HIDDEN_SIZES, fresh_policy
 from ttray.slots import EnvironmentMaker
@@ -128,7 +129,7 @@ def torchrl(case: Case, num_workers: int, num_slots: int) -> Iterator[Sample]:
     make = partial(_torchrl_environment, case, num_slots)
     num_all = num_workers * num_slots
     frames = -(-case.budget // num_all) * num_all
-    with _one_thread():
+    with torch_threads(1):
         policy = _torchrl_policy(case)
         # The policy has no state that would have to know where an episode begins.
         options = {"frames_per_batch": frames, "auto_register_policy_transforms": False}
@@ -171,7 +172,7 @@ def stable_baselines(case: Case, num_workers: int, num_slots: int) -> Iterator[S
 
     num_all = num_workers * num_slots
     num_vector_steps = -(-case.budget // num_all)
-    with _one_thread():
+    with torch_threads(1):
         environment = DummyVecEnv([partial(_make_single, case)] * num_all)
         try:
             model = PPO(
@@ -406,14 +407,3 @@ def _clip_of(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[Any]]:
         low, high = space.low, space.high
         return lambda actions: np.clip(actions, low, high)
     return lambda actions: actions
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Networks of this size gain nothing from threads, and those of several processes would collide."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
