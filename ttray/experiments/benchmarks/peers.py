@@ -117,7 +117,7 @@ def torchrl(case: Case, num_workers: int, num_slots: int) -> Iterator[Sample]:
 
     The environment is a `GymWrapper` around a vector environment, the natively batched one where there is
     one. TorchRL's own way to run single environments side by side, `SerialEnv`, works as well, but pays for
-    every slot what the wrapper pays once: with 64 slots it is 8 to 25 times slower.
+    every slot what the wrapper pays once: with 64 slots it is 7 to 20 times slower.
 
     Args:
         case: What to sample; a batch is as large as its budget, rounded up to whole steps of all slots.
@@ -157,7 +157,7 @@ def stable_baselines(case: Case, num_workers: int, num_slots: int) -> Iterator[S
     """Samples with `PPO.collect_rollouts` of Stable-Baselines3, in this process.
 
     There are no rollout processes. A `SubprocVecEnv` has a process per environment and waits for all of
-    them at every step; with as many processes as workers it is 6 to 20 times slower than a
+    them at every step; with as many processes as workers it is 9 to 20 times slower than a
     `DummyVecEnv`. So this process has the slots of all workers. What cannot be left out: the linear value
     function, the smallest possible, and the advantages at the end of a rollout.
 
@@ -256,7 +256,7 @@ def bare_loop(case: Case, num_workers: int, num_slots: int) -> Iterator[Sample]:
 
 
 class _SingleLoop:
-    """Single environments in turn, reset where they end; a quarter quicker than a `SyncVectorEnv`.
+    """Single environments in turn, reset where they end; a tenth quicker than a `SyncVectorEnv`.
 
     Args:
         environments: One per slot.
