@@ -21,3 +21,20 @@ def local_ray():
     )
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def running_service(local_ray, tmp_path_factory):
+    """The rollout actors that all tests of the service share."""
+    from tests.support.service import started_service
+
+    with started_service(tmp_path_factory.mktemp("service") / "faults.json") as service:
+        yield service
+
+
+@pytest.fixture
+def service(running_service):
+    """The shared service, without the faults that a test before may have left."""
+    running_service.fail()
+    yield running_service
+    running_service.fail()

@@ -15,7 +15,7 @@ try:
     import ttray.envs  # noqa: F401  (registers the environments)
     from ttray.rllib.algorithm import POIS, TTPOIS, register
     from ttray.rllib.config import POISConfig, TTPOISConfig
-    from ttray.service.collect import collect
+    from ttray.runs.collect import collect
 except ModuleNotFoundError as missing:
     # The core plans, reads and evaluates recorded batches on machines without Ray or gymnasium.
     if (missing.name or "").partition(".")[0] not in {"gymnasium", "ray"}:

@@ -15,8 +15,8 @@ from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
 from ttray.core import dcs
 from ttray.core.batch import read_parquet, write_parquet
-from ttray.experiments.presets import PRESETS
-from ttray.experiments.training import Run
+from ttray.runs.presets import PRESETS
+from ttray.runs.training import Run
 
 # The one Ray of all tests, before a command or an algorithm starts a smaller one.
 pytestmark = pytest.mark.usefixtures("local_ray")

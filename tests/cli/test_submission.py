@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.experiments.test_training import final_weights
-from ttray.experiments.curves import read_csv
+from tests.runs.test_training import final_weights
+from ttray.runs.curves import read_csv
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tests.core.make_batches import KINDS, info_for, random_table
+from tests.support.make_batches import KINDS, info_for, random_table
 from ttray.core import batch, dcs
 from ttray.core.distributions import Categorical
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core import by_the_book
-from tests.core.make_batches import KINDS, random_actions, random_inputs, random_noise
+from tests.support import by_the_book
+from tests.support.make_batches import KINDS, random_actions, random_inputs, random_noise
 from ttray.core.distributions import Categorical, DiagonalGaussian, MultiCategorical, from_description
 
 BOOK = {

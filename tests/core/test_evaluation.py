@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import ttray
-from tests.core.make_batches import KINDS
 from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
+from tests.support.make_batches import KINDS
 from ttray.core import dcs
 from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy

@@ -14,7 +14,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core.mlp import MLP, initial_mlp
-from ttray.service.policies import TorchPolicy
+from ttray.rllib.policies import TorchPolicy
 
 ROWS = 150
 SIZES = [(1, (), 1), (4, (64, 32), 2), (3, (64, 32), 7), (11, (100, 50, 25), 4), (37, (256, 256), 33)]

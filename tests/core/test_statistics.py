@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.core.make_batches import info_for
+from tests.support.make_batches import info_for
 from ttray.core import batch, dcs
 from ttray.core.distributions import Categorical
 from ttray.core.quotas import trajectory_lengths

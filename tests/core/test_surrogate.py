@@ -6,9 +6,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.core import by_the_book
-from tests.core.make_batches import KINDS, random_inputs, random_table
 from tests.core.test_distributions import BOOK
+from tests.support import by_the_book
+from tests.support.make_batches import KINDS, random_inputs, random_table
 from ttray.core import batch, dcs
 from ttray.core.distributions import Comparison
 from ttray.core.surrogate import Surrogate, bound, effective_sample_size

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from tests.envs.rolling import (
+from tests.support.rolling import (
     ALL,
     HORIZONS,
     NOISY,

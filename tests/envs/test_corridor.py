@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.envs.rolling import batch
+from tests.support.rolling import batch
 
 RIGHT, LEFT = 0, 1
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.envs.rolling import batch
+from tests.support.rolling import batch
 from ttray.envs.dam import mean_inflow
 
 # Mean inflow of days 0 to 8, from 8 (sin(3 pi day / 359) + 1/2) + 4 with a pocket calculator.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.envs.rolling import batch
+from tests.support.rolling import batch
 from ttray.envs.evaluation import expected_return, reward_steps
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.mujoco.reacher_v5 import ReacherEnv as GymnasiumReacher
 
-from tests.envs.rolling import batch, some_actions
+from tests.support.rolling import batch, some_actions
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from tests.envs.rolling import ALL
+from tests.support.rolling import ALL
 from ttray.envs.batched import BatchedEnv
 
 

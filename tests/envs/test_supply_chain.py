@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.envs.rolling import batch, some_actions
+from tests.support.rolling import batch, some_actions
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "supply_chain.json").read_text())
 

@@ -14,8 +14,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import get_trainable_cls
 
 import ttray
-from tests.rllib.modules import OwnModule
-from tests.rllib.small import small_config, trained, weights_of
+from tests.support.modules import OwnModule
+from tests.support.small import small_config, trained, weights_of
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -9,8 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 import ttray
-from tests.rllib.modules import RecurrentModule
-from tests.rllib.small import small_config
+from tests.support.modules import RecurrentModule
+from tests.support.small import small_config
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ttray
-from tests.rollout.environments import ProbeEnv, env_seed, mixed_strategy, probe, roll, strategy_of
-from ttray.rollout import RolloutError
-from ttray.slots import EnvironmentMaker
+from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, probe, roll, strategy_of
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.quota import RolloutError
 
 BAD_TRAJECTORY = 4
 BAD_STEP = 70  # trajectory 4 has 130 steps

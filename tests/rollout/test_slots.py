@@ -8,12 +8,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from tests.rollout.environments import env_seed, info_of, policy_for, roll, strategy_of
+from tests.support.environments import env_seed, info_of, policy_for, roll, strategy_of
 from ttray.core.batch import concatenate, digest, validate
 from ttray.core.quotas import Quota, pack, trajectory_lengths
 from ttray.envs.dam import DamVectorEnv
-from ttray.rollout import RolloutError, collect_quota
-from ttray.slots import BatchedSlots, EnvironmentMaker, SlotPool
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.quota import RolloutError, collect_quota
+from ttray.rollout.slots import BatchedSlots, SlotPool
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_node_may_leave_and_another_join_during_a_collection():
     environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.service.cluster_driver"],
+        [sys.executable, "-m", "tests.support.cluster_driver"],
         cwd=ROOT,
         env={**environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

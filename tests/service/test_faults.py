@@ -8,17 +8,16 @@ import urllib.request
 import pytest
 import ray
 
-from tests.rollout.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
-from tests.service.conftest import checked_digest
-from ttray.service.collect import start_actors
+from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
+from tests.support.service import checked_digest
+from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.dispatcher import (
     CollectionError,
     Dispatcher,
     DispatchSettings,
     LocalDispatcher,
 )
-from ttray.service.worker import RolloutWorker
-from ttray.slots import EnvironmentMaker
+from ttray.service.worker import RolloutWorker, start_actors
 
 BAD = 4  # a trajectory of 130 steps
 # What the environment does inside step 70 of it, and what the error says.

@@ -7,8 +7,8 @@ import pytest
 import ray
 
 import ttray
-from tests.rollout.environments import strategy_of
-from tests.service.conftest import ENVIRONMENTS, checked_digest, resident_bytes
+from tests.support.environments import strategy_of
+from tests.support.service import ENVIRONMENTS, checked_digest, resident_bytes
 
 ITERATIONS = range(3)
 

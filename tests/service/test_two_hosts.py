@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.experiments.test_training import final_weights
+from tests.runs.test_training import final_weights
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
@@ -123,7 +123,7 @@ def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
     with cluster(hosts, tmp_path / "log", num_cpus=2) as nodes, driver_log.open("w") as driver_out:
         driver = start(
             head,
-            *(sys.executable, "-m", "tests.service.two_hosts_driver"),
+            *(sys.executable, "-m", "tests.support.two_hosts_driver"),
             *(f"{HEAD_IP}:{PORT}", str(busy)),
             log=driver_out,
         )

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ttray.benchmarks.suite import BENCHMARKS, measure, update_page
 from ttray.cli import options
 from ttray.cli.terminal import one_of, out
-from ttray.experiments.benchmarks.suite import BENCHMARKS, measure, update_page
 
 
 def bench(

@@ -12,8 +12,8 @@ from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
 from ttray.core import dcs
 from ttray.core.batch import write_parquet
-from ttray.experiments.connection import connect
-from ttray.experiments.presets import preset as preset_of
+from ttray.runs.connection import connect
+from ttray.runs.presets import preset as preset_of
 from ttray.service.progress import Progress
 
 

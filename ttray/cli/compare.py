@@ -10,11 +10,11 @@ from rich.table import Table
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.experiments.comparison import compare as run_comparison
-from ttray.experiments.comparison import final_return
-from ttray.experiments.connection import connect
-from ttray.experiments.presets import preset as preset_of
-from ttray.experiments.training import ALGORITHMS, Run
+from ttray.paper.comparison import compare as run_comparison
+from ttray.paper.comparison import final_return
+from ttray.runs.connection import connect
+from ttray.runs.presets import preset as preset_of
+from ttray.runs.training import ALGORITHMS, Run
 
 
 def compare(

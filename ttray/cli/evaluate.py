@@ -13,8 +13,8 @@ from ttray.cli import options
 from ttray.cli.terminal import emit, out
 from ttray.core import dcs, evaluation
 from ttray.core.batch import as_tensors
-from ttray.experiments.checkpoints import find_checkpoint, training_of
-from ttray.experiments.connection import connect
+from ttray.runs.checkpoints import find_checkpoint, training_of
+from ttray.runs.connection import connect
 
 _FIRST_BATCH = 2**31  # training uses the batches before, so the same seed still gives fresh data
 

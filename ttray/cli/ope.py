@@ -13,7 +13,7 @@ from ttray.cli.terminal import ExitCode, emit, err, out
 from ttray.core.batch import BatchInfo, as_tensors, read_parquet
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import Recording, off_policy
-from ttray.experiments.checkpoints import distribution_inputs, find_checkpoint
+from ttray.runs.checkpoints import distribution_inputs, find_checkpoint
 
 
 def ope(

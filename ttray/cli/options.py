@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ttray.cli.terminal import one_of
-from ttray.experiments.presets import PRESETS
-from ttray.experiments.training import ALGORITHMS
+from ttray.runs.presets import PRESETS
+from ttray.runs.training import ALGORITHMS
 
 STRATEGIES = ("truncated", "exact", "uniform")
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from ttray.cli import options
 from ttray.cli.terminal import emit, out
 from ttray.core import dcs
-from ttray.experiments.figures.dcs import draw_plan
-from ttray.experiments.presets import preset as preset_of
+from ttray.paper.figures.dcs import draw_plan
+from ttray.runs.presets import preset as preset_of
 
 _WIDTH, _HEIGHT = 68, 10  # of the terminal's plot, in characters
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

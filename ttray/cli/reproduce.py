@@ -9,10 +9,10 @@ import typer
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.experiments.connection import connect
-from ttray.experiments.figures import evaluation
-from ttray.experiments.reproduction import GROUPS, choose, figures
-from ttray.experiments.reproduction import reproduce as run_reproduction
+from ttray.paper.figures import evaluation
+from ttray.paper.reproduction import GROUPS, choose, figures
+from ttray.paper.reproduction import reproduce as run_reproduction
+from ttray.runs.connection import connect
 
 _NAMES = ["all", *GROUPS, *figures()]
 

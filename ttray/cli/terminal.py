@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from ttray.experiments.connection import quieten
-from ttray.experiments.training import Stopped
-from ttray.experiments.trials import TrialsInterrupted
+from ttray.paper.trials import TrialsInterrupted
+from ttray.runs.connection import quieten
+from ttray.runs.training import Stopped
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(soft_wrap=True, highlight=False, stderr=True)

@@ -11,9 +11,9 @@ import typer
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.experiments.connection import connect
-from ttray.experiments.training import Run
-from ttray.experiments.training import train as run_training
+from ttray.runs.connection import connect
+from ttray.runs.training import Run
+from ttray.runs.training import train as run_training
 
 
 def train(

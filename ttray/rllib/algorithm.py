@@ -25,10 +25,9 @@ from ttray.core import dcs
 from ttray.core.batch import BatchInfo, as_tensors
 from ttray.core.surrogate import Surrogate
 from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.rllib.env_runner import dispatcher_of, maker_from_config, remote_runners
 from ttray.rllib.learner import TableTrainingData
-from ttray.service.collect import check_time_limit
-from ttray.service.env_runner import dispatcher_of, maker_from_config, remote_runners
-from ttray.service.policies import policy_of_module
+from ttray.rllib.policies import policy_of_module
 from ttray.service.telemetry import CollectionStats, record_optimisation
 from ttray.service.worker import Work
 
@@ -50,7 +49,7 @@ class TTPOIS(Algorithm):
     def setup(self, config: Any) -> None:
         """Looks at the environment before any actor starts, then builds what RLlib builds."""
         self._facts = maker_from_config(self.config).facts()
-        check_time_limit(self._facts, self.config.horizon)
+        self._facts.check_horizon(self.config.horizon)
         self._strategy = self.config.data_collection_strategy()
         # Without a seed the run still has one, so that a restored run continues as the same run.
         self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed

@@ -12,13 +12,13 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import dcs
 from ttray.core.checks import check_count, check_delta, check_gamma, check_positive, check_real
-from ttray.core.offline import LINE_SEARCHES
-from ttray.rllib.improvement import ImprovementSettings
+from ttray.core.improvement import ImprovementSettings
+from ttray.core.search import LINE_SEARCHES
+from ttray.rllib.env_runner import QuotaEnvRunner
 from ttray.rllib.learner import OfflineLearner
 from ttray.rllib.module import PolicyModule
+from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.dispatcher import DispatchSettings
-from ttray.service.env_runner import QuotaEnvRunner
-from ttray.service.policies import DEFAULT_HIDDEN_SIZES
 
 
 class TTPOISConfig(AlgorithmConfig):

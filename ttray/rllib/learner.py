@@ -13,7 +13,7 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from ttray.rllib.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 
 
 @dataclasses.dataclass

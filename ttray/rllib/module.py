@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ttray.core.distributions import Categorical, DiagonalGaussian
 from ttray.core.mlp import MLP, initial_mlp
-from ttray.slots import distribution_of
+from ttray.rollout.environment import distribution_of
 
 
 class PolicyModule(TorchRLModule):

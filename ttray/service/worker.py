@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import ray
 import torch
 
 from ttray.core.batch import BatchInfo, from_message, to_message
 from ttray.core.quotas import Quota
-from ttray.rollout import Policy, RolloutError, RolloutStats, collect_quota
-from ttray.slots import EnvironmentMaker, SlotPool
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.policies import Policy
+from ttray.rollout.quota import RolloutError, RolloutStats, collect_quota
+from ttray.rollout.slots import SlotPool
 
 logger = logging.getLogger(__name__)
 
@@ -110,3 +113,11 @@ class RolloutActor(RolloutWorker):
         # Actors share the cores of their node; a thread pool in each would only thrash.
         torch.set_num_threads(1)
         super().__init__(maker)
+
+
+def start_actors(maker: EnvironmentMaker, num_actors: int) -> dict[int, Any]:
+    """Starts rollout actors that Ray restarts whenever they die."""
+    if not ray.is_initialized():
+        ray.init()
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(RolloutActor)
+    return {number: actor_class.remote(maker) for number in range(num_actors)}

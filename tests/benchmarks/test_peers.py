@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ttray.benchmarks import peers, sampling
+from ttray.benchmarks.peers import Case
+
+DAM = Case("ttray/Dam-v0", horizon=5, gamma=0.95, budget=40)
+CART_POLE = Case("CartPole-v1", horizon=30, gamma=0.99, budget=40)
+each_case = pytest.mark.parametrize("case", [DAM, CART_POLE], ids=lambda case: case.environment)
+
+
+@each_case
+def test_bare_loop_samples_what_is_asked_for(case: Case) -> None:
+    loop = peers.BareLoop(case, num_slots=4)
+    assert loop.sample(50) == 52
+    assert loop.sample(200) == 200
+
+
+@each_case
+def test_torchrl_samples_what_is_asked_for(case: Case) -> None:
+    pytest.importorskip("torchrl")
+    with peers.torchrl(case, num_workers=1, num_slots=4) as sample:
+        assert sample(50) == 80
+
+
+@pytest.mark.parametrize("environment", ["ttray/SupplyChain-v0", "ttray/Reacher-v0"])
+def test_torchrl_acts_in_other_spaces(environment: str) -> None:
+    pytest.importorskip("torchrl")
+    case = Case(environment, horizon=5, gamma=0.95, budget=40)
+    with peers.torchrl(case, num_workers=1, num_slots=4) as sample:
+        assert sample(40) == 40
+
+
+@each_case
+def test_stable_baselines_samples_what_is_asked_for(case: Case) -> None:
+    pytest.importorskip("stable_baselines3")
+    with peers.stable_baselines(case, num_workers=1, num_slots=4) as sample:
+        assert sample(50) == 80
+
+
+@pytest.mark.parametrize("library", ["torchrl", "stable_baselines3"])
+def test_a_missing_library_is_told_at_once_with_its_extra(library: str, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=r"ttray\[bench\]"):
+        sampling.run()
+
+
+def test_episodes_end_at_the_horizon_and_wait_for_their_reset() -> None:
+    episodes = peers._Episodes.of(DAM, 2)
+    episodes.reset(seed=0)
+    step = partial(episodes.step, np.zeros(2, np.int64))
+    assert [step()[3].tolist() for _ in range(5)] == [[False, False]] * 4 + [[True, True]]
+    episodes.reset(options={"reset_mask": np.array([True, False])})
+    assert step()[3].tolist() == [False, True]
+
+
+def test_self_resetting_episodes_pass_over_one_step() -> None:
+    episodes = peers._Episodes.of(DAM, 2, resets=True)
+    episodes.reset(seed=0)
+    steps = [episodes.step(np.zeros(2, np.int64)) for _ in range(12)]
+    # Five steps and the one that resets, again and again.
+    assert [bool(truncated.all()) for _, _, _, truncated, _ in steps] == 2 * [*[False] * 4, True, False]
+    assert [bool((rewards == 0.0).all()) for _, rewards, *_ in steps][5::6] == [True, True]

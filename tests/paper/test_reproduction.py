@@ -1,0 +1,297 @@
+"""The figures of the paper: their data against independent arithmetic, their pictures only as files."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ttray.cli.app import app
+from ttray.cli.terminal import run
+from ttray.envs.evaluation import expected_return
+from ttray.paper.figures import dcs, evaluation, learning
+from ttray.paper.reproduction import choose, figures, reproduce
+from ttray.paper.trials import versions
+from ttray.runs.presets import PRESETS
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_png(path):
+    return path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def rows_from(path):
+    return pq.read_table(path).to_pylist()
+
+
+def run_here(*arguments):
+    """Runs the command in this process; gives its exit code."""
+    with pytest.raises(SystemExit) as left:
+        run(app, ["reproduce", *arguments])
+    return left.value.code
+
+
+@pytest.fixture(scope="module")
+def strategies(tmp_path_factory):
+    """The directory of `ttray reproduce dcs`, and what the command printed."""
+    directory = tmp_path_factory.mktemp("reproduce") / "dcs"
+    done = subprocess.run(
+        [sys.executable, "-m", "ttray", "reproduce", "dcs", "--directory", str(directory), "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return directory, done.stdout
+
+
+def test_command_writes_data_pictures_their_origin_and_a_page(strategies):
+    directory, output = strategies
+    results = directory / "results"
+    names = ["dcs-shapes", "dcs-widths"]
+    assert json.loads(output) == {
+        "pictures": [str(results / f"{name}.png") for name in names],
+        "page": str(results / "README.md"),
+        "command": "ttray reproduce dcs",
+    }
+    page = (results / "README.md").read_text()
+    for name in names:
+        assert is_png(results / f"{name}.png")
+        origin = json.loads((results / f"{name}.json").read_text())
+        assert (origin["figure"], origin["command"]) == (name, "ttray reproduce dcs")
+        assert origin["versions"] == versions()
+        assert f"## {name}\n" in page
+        assert f"({name}.png)" in page
+    assert "`ttray reproduce dcs`" in page
+    assert str(directory) not in page
+
+
+def test_running_again_runs_nothing_again(strategies, capsys):
+    directory, _ = strategies
+    trials = sorted(directory.glob("dcs/*.parquet"))
+    assert [path.name for path in trials] == ["shapes.parquet", "widths.parquet"]
+    before = [path.stat().st_mtime_ns for path in trials]
+    data = (directory / "results/dcs-widths.parquet").read_bytes()
+    assert run_here("dcs", "--directory", str(directory), "--json") == 0
+    assert [path.stat().st_mtime_ns for path in trials] == before
+    assert (directory / "results/dcs-widths.parquet").read_bytes() == data
+    assert len(json.loads(capsys.readouterr().out)["pictures"]) == 2
+
+
+def costs(horizon, gamma):
+    """c_t = γ^2t + 2 γ^t Σ_{t'>t} γ^t'."""
+    discounts = gamma ** np.arange(horizon)
+    later = np.append(np.cumsum(discounts[::-1])[::-1][1:], 0.0)
+    return discounts**2 + 2.0 * discounts * later
+
+
+def closed_form(horizon, budget, gamma):
+    """The strategy of the paper by trying every h*, with integers for the left-over samples."""
+    roots = np.sqrt(costs(horizon, gamma))
+    for head in range(horizon, 0, -1):
+        shares = roots / roots[:head].sum() * (budget - horizon + head)
+        if (shares[:head] > 1.0).all():
+            samples = np.where(np.arange(horizon) < head, np.floor(shares), 1.0).astype(int)
+            samples[: budget - samples.sum()] += 1
+            return samples.tolist()
+    return [1] * horizon
+
+
+def test_shapes_spend_their_budget_on_ever_fewer_samples(strategies):
+    rows = rows_from(strategies[0] / "results/dcs-shapes.parquet")
+    cases = {(row["horizon"], row["budget"], row["gamma"]) for row in rows}
+    assert cases == {(*shape, gamma) for shape in dcs.SHAPES for gamma in dcs.SHAPE_GAMMAS}
+    for horizon, budget, gamma in cases:
+        mine = [
+            row for row in rows if (row["horizon"], row["budget"], row["gamma"]) == (horizon, budget, gamma)
+        ]
+        samples = [row["samples"] for row in mine]
+        assert [row["t"] for row in mine] == list(range(horizon))
+        assert sum(samples) == budget
+        assert samples == sorted(samples, reverse=True)
+        assert samples[-1] >= 1
+        assert samples == closed_form(horizon, budget, gamma)
+
+
+def test_widths_are_those_of_the_formula(strategies):
+    rows = rows_from(strategies[0] / "results/dcs-widths.parquet")
+    assert {row["horizon"] for row in rows} == set(dcs.WIDTH_HORIZONS)
+    assert len(rows) == len(dcs.WIDTH_HORIZONS) * len(dcs.WIDTH_GAMMAS)
+    for row in rows:
+        horizon, budget, gamma = row["horizon"], row["budget"], row["gamma"]
+        c = costs(horizon, gamma)
+        planned = np.array(closed_form(horizon, budget, gamma))
+        width = math.sqrt((c / planned).sum())
+        uniform = math.sqrt((c / (budget / horizon)).sum())
+        assert row["truncated"] == pytest.approx(100.0 * width / uniform, rel=1e-9)
+        # No real numbers do better than n_t ∝ √c_t, not even the best integers.
+        best = np.sqrt(c).sum() / math.sqrt(budget)
+        assert 100.0 * best / uniform <= row["exact"] * (1.0 + 1e-12)
+        assert row["exact"] <= row["truncated"] * (1.0 + 1e-12)
+        assert row["truncated"] < 100.0
+
+
+def test_widths_fall_with_the_horizon_and_rise_with_the_discount(strategies):
+    rows = rows_from(strategies[0] / "results/dcs-widths.parquet")
+    table = np.array(
+        [
+            [r["exact"] for r in sorted(rows, key=lambda r: r["gamma"]) if r["horizon"] == horizon]
+            for horizon in dcs.WIDTH_HORIZONS
+        ]
+    )
+    assert (np.diff(table, axis=1) > -0.5).all()
+    assert (np.diff(table, axis=0)[:, 0] < 0.0).all()
+    assert 92.0 < table[:, -1].min() <= table[:, -1].max() < 96.0  # γ = 1 is not uniform
+
+
+def test_results_may_lie_in_the_directory_of_the_trials(tmp_path):
+    reproduce(choose(["dcs-shapes"], figures()), tmp_path, tmp_path, "ttray reproduce dcs-shapes")
+    assert "## dcs-shapes" in (tmp_path / "README.md").read_text()
+
+
+def test_page_keeps_the_figures_of_earlier_commands(tmp_path):
+    known = figures()
+    for name in ("dcs-shapes", "dcs-widths"):
+        reproduce([known[name]], tmp_path, tmp_path / "results", f"ttray reproduce {name}")
+    page = (tmp_path / "results/README.md").read_text()
+    assert "`ttray reproduce dcs-shapes`" in page
+    assert "`ttray reproduce dcs-widths`" in page
+
+
+def test_unknown_figure_is_wrong_input_and_the_choices_are_told(tmp_path, capsys):
+    assert run_here("dam", "dcz", "--directory", str(tmp_path / "none")) == 2
+    complaint = capsys.readouterr().err
+    assert "no figure 'dcz'; choose from " in complaint
+    for name in ("all", "dcs", "evaluation", *figures()):
+        assert name in complaint
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("changes", [{"num_runs": 0}, {"num_iterations": 0}])
+def test_no_runs_are_a_value_error(changes):
+    with pytest.raises(ValueError, match="at least 1, found 0"):
+        figures(**changes)
+
+
+def test_groups_stand_for_their_figures_once():
+    known = figures()
+    assert [f.name for f in choose(["dcs", "dcs-widths"], known)] == ["dcs-shapes", "dcs-widths"]
+    assert [f.name for f in choose(["evaluation"], known)] == [
+        "evaluation-on-policy",
+        "evaluation-off-policy",
+    ]
+    assert [f.name for f in choose(["dam", "all"], known)] == ["dam", *(n for n in known if n != "dam")]
+
+
+NUM_RUNS = 8
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory, local_ray):
+    """Both evaluation figures of T = 100 as rows."""
+    directory = tmp_path_factory.mktemp("evaluation")
+    chosen = choose(["evaluation"], figures(num_runs=NUM_RUNS, horizons=[100]))
+    reproduce(chosen, directory, directory / "results", "ttray reproduce evaluation")
+    for kind in ("on-policy", "off-policy"):
+        assert is_png(directory / f"results/evaluation-{kind}.png")
+        origin = json.loads((directory / f"results/evaluation-{kind}.json").read_text())
+        assert origin["seeds"] == list(range(NUM_RUNS))
+        assert origin["trials"] == len(evaluation.GAMMAS) * 2
+    assert "; seeds 0 to 7." in (directory / "results/README.md").read_text()
+    both = [
+        rows_from(directory / f"results/evaluation-{kind}.parquet") for kind in ("on-policy", "off-policy")
+    ]
+    assert both[0] == both[1]  # one set of batches, two estimates of each
+    return both[0]
+
+
+def test_evaluation_has_every_point_once(evaluated):
+    keys = ("kind", "horizon", "gamma", "strategy", "budget", "seed")
+    found = sorted(tuple(row[key] for key in keys) for row in evaluated)
+    assert found == sorted(
+        (kind, 100, gamma, strategy, 100 * number, seed)
+        for kind in ("on-policy", "off-policy")
+        for gamma in evaluation.GAMMAS
+        for strategy in ("truncated", "uniform")
+        for number in evaluation.TRAJECTORIES
+        for seed in range(NUM_RUNS)
+    )
+
+
+def test_evaluation_errors_are_those_of_estimates_from_the_closed_form(evaluated):
+    policies = {"on-policy": (0.5, 0.5), "off-policy": (0.49, 0.51)}
+    for row in evaluated:
+        assert row["exact"] == expected_return(policies[row["kind"]], 100, row["gamma"])
+        assert row["squared_error"] == (row["estimate"] - row["exact"]) ** 2
+
+
+@pytest.mark.parametrize("kind", ["on-policy", "off-policy"])
+def test_evaluation_is_unbiased_and_truncation_helps(evaluated, kind):
+    def errors(strategy, gamma):
+        """Relative to what one trajectory's worth of budget would leave: budgets count alike."""
+        chosen = [r for r in evaluated if (r["kind"], r["strategy"], r["gamma"]) == (kind, strategy, gamma)]
+        return np.array([(r["estimate"] - r["exact"]) * math.sqrt(r["budget"] / 100) for r in chosen])
+
+    for gamma in evaluation.GAMMAS:
+        for strategy in ("truncated", "uniform"):
+            scaled = errors(strategy, gamma)
+            assert abs(scaled.mean()) < 4.0 * scaled.std(ddof=1) / math.sqrt(len(scaled))
+    assert np.mean(errors("truncated", 0.95) ** 2) < np.mean(errors("uniform", 0.95) ** 2)
+
+
+def test_learning_trials_have_unique_names_and_main_shares_its_trials():
+    known = figures()
+    for name, figure in known.items():
+        names = [trial.name for trial in figure.trials]
+        assert len(names) == len(set(names)), name
+    main = {trial.name for trial in known["main"].trials}
+    shared = {trial.name for name in learning.MAIN_PRESETS for trial in known[name].trials}
+    assert main < shared
+    assert len(main) == 3 * 2 * 2 * 5  # presets, discounts, algorithms, seeds
+    for name in PRESETS:
+        others = {trial.name for other in PRESETS if other != name for trial in known[other].trials}
+        assert others.isdisjoint(trial.name for trial in known[name].trials)
+
+
+@pytest.mark.parametrize(("name", "num_runs"), [("corridor-sparse", 15), ("dam", 5)])
+def test_learning_figures_have_the_runs_of_the_paper_unless_told(name, num_runs):
+    assert len(figures()[name].trials) == num_runs * 3 * 2
+    assert len(figures(num_runs=2)[name].trials) == 2 * 3 * 2
+    long, short = figures()[name].trials[0].name, figures(num_iterations=3)[name].trials[0].name
+    assert long != short  # a curve of other length is another trial
+
+
+def curves(preset, gammas, num_seeds):
+    return [
+        {
+            "preset": preset,
+            "gamma": gamma,
+            "algorithm": algorithm,
+            "seed": seed,
+            "iteration": i,
+            "num_env_steps": 100 * i,
+            "discounted_return": gamma * i + seed,
+            "episode_return_mean": float(i - seed),
+        }
+        for gamma in gammas
+        for algorithm in ("TTPOIS", "POIS")
+        for seed in range(num_seeds)
+        for i in range(1, 4)
+    ]
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_learning_figures_are_drawn_from_rows(tmp_path, num_seeds):
+    known = figures()
+    for name in ("dam", "corridor-sparse-1300"):
+        known[name].draw(curves(name, PRESETS[name].gammas, num_seeds), tmp_path / f"{name}.png")
+    rows = [row for name in learning.MAIN_PRESETS for row in curves(name, (0.999, 0.95), num_seeds)]
+    known["main"].draw(rows, tmp_path / "main.png")
+    for name in ("dam", "corridor-sparse-1300", "main"):
+        assert is_png(tmp_path / f"{name}.png")

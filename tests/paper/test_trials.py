@@ -1,0 +1,231 @@
+"""Trials are finished once and only once, whatever happens to them or to who runs them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from ttray.paper import trials as trials_module
+from ttray.paper.trials import Trial, rows_of, run_trials, versions
+
+ROOT = Path(__file__).parents[2]
+
+
+def note(directory, *, name, notes):
+    """Leaves one more file for every time that it runs; fails while there is a file `NAME.broken`."""
+    (directory / "seen").write_text(name)
+    number = len(list(notes.glob(f"{name}.run*")))
+    (notes / f"{name}.run{number}").touch()
+    if (notes / f"{name}.broken").exists():
+        raise LookupError(f"the cause of {name}")
+    return [{"name": name, "value": float(i)} for i in range(2)]
+
+
+def trials_for(notes, names, *, on_cluster):
+    return [Trial(f"group/{n}", partial(note, name=n, notes=notes), on_cluster) for n in names]
+
+
+def runs_in(notes):
+    """How often each trial was run."""
+    found = [path.name.split(".run")[0] for path in notes.glob("*.run*")]
+    return {name: found.count(name) for name in sorted(set(found))}
+
+
+@pytest.fixture
+def notes(tmp_path):
+    path = tmp_path / "notes"
+    path.mkdir()
+    return path
+
+
+def check_that_finished_trials_are_not_run_again(tmp_path, notes, on_cluster):
+    directory, heard = tmp_path / "trials", []
+    first = trials_for(notes, "ab", on_cluster=on_cluster)
+    run_trials(first, directory, lambda *news: heard.append(news))
+    assert heard[0] == ("", 0, 2)
+    assert sorted(name for name, _, _ in heard[1:]) == ["group/a", "group/b"]
+    assert [news[1:] for news in heard[1:]] == [(1, 2), (2, 2)]
+    files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    assert files == ["group/a.parquet", "group/b.parquet", "versions.json"]
+    assert not list(directory.rglob("*.work"))
+    assert pq.read_table(directory / "group/a.parquet").to_pylist() == [
+        {"name": "a", "value": 0.0},
+        {"name": "a", "value": 1.0},
+    ]
+    assert runs_in(notes) == {"a": 1, "b": 1}
+
+    heard.clear()
+    more = trials_for(notes, "cab", on_cluster=on_cluster)
+    run_trials(more, directory, lambda *news: heard.append(news))
+    assert heard == [("", 2, 3), ("group/c", 3, 3)]
+    assert runs_in(notes) == {"a": 1, "b": 1, "c": 1}
+    assert [row["name"] for row in rows_of(more, directory)] == list("ccaabb")  # in the order asked for
+
+
+def test_finished_trials_of_this_process_are_not_run_again(tmp_path, notes):
+    check_that_finished_trials_are_not_run_again(tmp_path, notes, False)
+
+
+def test_finished_trials_of_the_cluster_are_not_run_again(tmp_path, notes, local_ray):
+    check_that_finished_trials_are_not_run_again(tmp_path, notes, True)
+
+
+def check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, on_cluster, attempts):
+    directory = tmp_path / "trials"
+    trials = trials_for(notes, "abc", on_cluster=on_cluster)
+    (notes / "b.broken").touch()
+    with pytest.raises(RuntimeError, match=r"(?s)1 of 3 trials failed.*LookupError.*the cause of b"):
+        run_trials(trials, directory)
+    before = runs_in(notes)
+    assert before == {"a": 1, "b": attempts, "c": 1}
+    assert sorted(path.name for path in directory.glob("group/*.parquet")) == ["a.parquet", "c.parquet"]
+    assert (directory / "group/b.work/seen").read_text() == "b"  # to go on from
+
+    (notes / "b.broken").unlink()
+    run_trials(trials, directory)
+    assert runs_in(notes) == before | {"b": attempts + 1}
+    assert [row["name"] for row in rows_of(trials, directory)] == list("aabbcc")
+    assert not list(directory.rglob("*.work"))
+
+
+def test_failure_in_this_process_costs_only_its_own_trial(tmp_path, notes):
+    check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, False, attempts=1)
+
+
+def test_failure_on_the_cluster_costs_only_its_own_trial(tmp_path, notes, local_ray, monkeypatch):
+    monkeypatch.setattr(trials_module, "_MAX_FAILURES", 1)  # each takes a new process
+    check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, True, attempts=2)
+
+
+def test_trials_of_the_cluster_print_nothing(tmp_path, notes, local_ray, capfd):
+    """Standard output is for the result of a command, which may be one JSON object."""
+    run_trials(trials_for(notes, "a", on_cluster=True), tmp_path / "trials")
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("names", ["", "a"])
+def test_versions_are_written_down_and_others_are_refused(tmp_path, notes, names):
+    directory = tmp_path / "trials"
+    trials = trials_for(notes, names, on_cluster=False)
+    run_trials(trials, directory)
+    path = directory / "versions.json"
+    assert json.loads(path.read_text()) == versions()
+    path.write_text(json.dumps(versions() | {"numpy": "1.2.3"}))
+    with pytest.raises(ValueError, match=rf"made with numpy 1\.2\.3, here is {versions()['numpy']}; "):
+        run_trials(trials, directory)
+    incomplete = {name: number for name, number in versions().items() if name != "torch"}
+    path.write_text(json.dumps(incomplete))
+    with pytest.raises(ValueError, match=f"torch None, here is {versions()['torch'].replace('+', '.')}"):
+        run_trials(trials, directory)
+    assert runs_in(notes) == dict.fromkeys(names, 1)
+
+
+def test_trial_without_rows_is_finished_too(tmp_path):
+    calls = []
+
+    def nothing(directory):
+        calls.append(directory)
+        return []
+
+    trials = [Trial("empty", nothing, on_cluster=False)]
+    for _ in range(2):
+        run_trials(trials, tmp_path)
+    assert rows_of(trials, tmp_path) == []
+    assert calls == [tmp_path / "empty.work"]
+
+
+def test_results_that_were_cut_short_are_not_results(tmp_path, notes):
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group/a.new").write_bytes(b"PAR1")
+    trials = trials_for(notes, "a", on_cluster=False)
+    run_trials(trials, tmp_path)
+    assert len(rows_of(trials, tmp_path)) == 2
+    assert not (tmp_path / "group/a.new").exists()
+
+
+# One trial ends at once, the others never do by themselves.
+DRIVER = """
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from ttray.runs.connection import connect
+from ttray.paper.trials import Trial, TrialsInterrupted, run_trials
+
+notes, directory = map(Path, sys.argv[2:])
+
+
+def slow(_, *, name):
+    (notes / f"{name}.run0").touch()
+    if name != "a":
+        time.sleep(600.0)
+    return [{"name": name, "value": 0.0}]
+
+
+connect(0)
+try:
+    run_trials([Trial(f"group/{name}", partial(slow, name=name)) for name in sys.argv[1]], directory)
+except TrialsInterrupted as interruption:
+    sys.exit(f"INTERRUPTED {interruption}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "names"), [(signal.SIGINT, "abc"), (signal.SIGKILL, "ab")], ids=["SIGINT", "SIGKILL"]
+)
+def test_stopped_experiment_keeps_what_is_finished_and_goes_on_with_the_rest(
+    tmp_path, notes, local_ray, number, names
+):
+    directory, script = tmp_path / "trials", tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    process = subprocess.Popen(
+        [sys.executable, str(script), names, str(notes), str(directory)],
+        cwd=ROOT,
+        # On the Ray of the tests: starting another one takes long.
+        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120.0
+        while not (directory / "group/a.parquet").exists():
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, complaints = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    if number == signal.SIGINT:
+        assert process.returncode == 1
+        assert "INTERRUPTED 2 trials are not finished, the next is group/b" in complaints
+    else:
+        assert process.returncode == -number
+    assert [path.name for path in directory.glob("group/*.parquet")] == ["a.parquet"]
+
+    before = runs_in(notes)
+    assert before["a"] == 1
+    trials = trials_for(notes, names, on_cluster=True)
+    run_trials(trials, directory)
+    after = runs_in(notes)
+    assert after["a"] == 1
+    # A worker of the killed driver may still have begun with another trial after they were counted.
+    assert all(after[name] > before.get(name, 0) for name in names[1:])
+    expected = ["a"] + [name for name in names[1:] for _ in range(2)]
+    assert [row["name"] for row in rows_of(trials, directory)] == expected
+
+
+def test_trials_with_the_same_name_are_refused(tmp_path, notes):
+    twice = [*trials_for(notes, "a", on_cluster=False), *trials_for(notes, "a", on_cluster=False)]
+    with pytest.raises(ValueError, match="same name"):
+        run_trials(twice, tmp_path / "trials")

@@ -1,0 +1,78 @@
+"""Quotas inside RLlib's own env runner group."""
+
+import gymnasium
+import pytest
+import ray
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.tune.registry import register_env
+
+from tests.support.environments import ProbeEnv
+from tests.support.service import checked_digest
+from ttray.rllib.env_runner import QuotaEnvRunner, dispatcher_of, maker_from_config
+from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+
+
+def config_of(environment, num_env_runners=0, **env_config):
+    return (
+        PPOConfig()
+        .environment(environment, env_config=env_config)
+        .env_runners(
+            env_runner_cls=QuotaEnvRunner,
+            num_env_runners=num_env_runners,
+            num_envs_per_env_runner=2,
+        )
+        .fault_tolerance(restart_failed_env_runners=True)
+    )
+
+
+@pytest.mark.parametrize("num_env_runners", [0, 2])
+def test_a_group_of_env_runners_collects_the_same_bits(service, num_env_runners):
+    work = service.work("CartPole-v1")
+    group = EnvRunnerGroup(config=config_of("CartPole-v1", num_env_runners))
+    try:
+        dispatcher = dispatcher_of(group, DispatchSettings())
+        assert isinstance(dispatcher, Dispatcher if num_env_runners else LocalDispatcher)
+        table, stats = dispatcher.collect(work)
+        assert checked_digest(table, work) == service.undisturbed(work)
+        assert stats.num_quotas_redispatched == 0
+    finally:
+        group.stop()
+
+
+def made(config):
+    environment = maker_from_config(config).make_single()
+    return type(environment.unwrapped), environment
+
+
+def test_registered_names_callables_classes_and_ids_are_found(local_ray):
+    class Takes(ProbeEnv):
+        def __init__(self, config):
+            super().__init__(action=config["action"])
+
+    register_env("ttray-tests-probe", lambda config: ProbeEnv(**config))
+    kind, environment = made(config_of("ttray-tests-probe", action="multi"))
+    assert kind is ProbeEnv
+    assert isinstance(environment.action_space, gymnasium.spaces.MultiDiscrete)
+    kind, environment = made(config_of(Takes, action="box"))
+    assert kind is Takes
+    assert isinstance(environment.action_space, gymnasium.spaces.Box)
+    assert made(config_of(lambda config: ProbeEnv(**config)))[0] is ProbeEnv
+    assert made(config_of("CartPole-v1"))[0].__name__ == "CartPoleEnv"
+    assert maker_from_config(config_of("ttray-tests-probe")).name == "ttray-tests-probe"
+
+
+def test_a_config_without_an_environment_is_refused():
+    with pytest.raises(ValueError, match=r"call config\.environment"):
+        maker_from_config(PPOConfig())
+
+
+def test_a_maker_from_a_registered_name_travels_to_an_actor(service):
+    register_env("ttray-tests-remote", lambda config: ProbeEnv(**config))
+    maker = maker_from_config(config_of("ttray-tests-remote", action="shifted"))
+
+    @ray.remote(num_cpus=0)
+    def start_of(maker):
+        return int(maker.make_single().action_space.start)
+
+    assert ray.get(start_of.remote(maker)) == 5

@@ -1,0 +1,71 @@
+import dataclasses
+
+import gymnasium
+import pytest
+
+import ttray.envs
+from ttray.runs.presets import PRESETS, preset
+
+# The table of the specification: gammas, budgets, net, deltas, iterations, clip, min-max reward.
+TABLE = {
+    "corridor-sparse": ((0.999, 0.995, 0.99), (2500, 1300), (64, 32), (0.9, 0.9), 10, 100, None),
+    "corridor-dense": ((0.999, 0.995, 0.99), (25000, 15000), (64, 32), (0.7, 0.7), 10, 100, None),
+    "dam": ((0.999, 0.995, 0.95), (8640, 4320), (64, 32), (0.7, 0.6), 10, None, None),
+    "supply-chain": (
+        (0.999, 0.97, 0.95),
+        (3900, 2400),
+        (100, 50, 25),
+        (0.005, 0.005),
+        20,
+        100,
+        None,
+    ),
+    "reacher": ((0.999, 0.995, 0.95), (8000, 4000), (100, 50, 25), (0.8, 0.8), 20, None, 5),
+}
+HORIZONS = {
+    "corridor-sparse": 100,
+    "corridor-dense": 1000,
+    "dam": 360,
+    "supply-chain": 30,
+    "reacher": 200,
+}
+
+
+@pytest.mark.parametrize("family", TABLE)
+@pytest.mark.parametrize("column", [0, 1])
+def test_presets_are_the_papers_tables(family: str, column: int) -> None:
+    gammas, budgets, net, deltas, iterations, clip, min_max_reward = TABLE[family]
+    found = preset(family if column == 0 else f"{family}-{budgets[1]}")
+    assert found.gammas == gammas
+    assert found.budget == budgets[column]
+    assert found.hidden_sizes == net
+    assert found.delta == deltas[column]
+    assert found.num_offline_iterations == iterations
+    assert found.importance_weight_clip == clip
+    assert found.min_max_reward == min_max_reward
+    assert found.horizon == HORIZONS[family]
+    assert found.activation == "tanh"
+
+
+def test_there_is_one_preset_per_environment_and_budget() -> None:
+    pairs = {(found.environment, found.budget) for found in PRESETS.values()}
+    assert len(pairs) == len(PRESETS) == 2 * len(TABLE)
+    assert all(name == found.name for name, found in PRESETS.items())
+
+
+def test_every_preset_names_a_registered_environment() -> None:
+    assert {found.environment for found in PRESETS.values()} <= set(ttray.envs.ENVIRONMENT_IDS)
+    for found in PRESETS.values():
+        gymnasium.spec(found.environment)
+
+
+def test_presets_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        preset("dam").budget = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        PRESETS["dam"] = preset("reacher")  # type: ignore[index]
+
+
+def test_an_unknown_name_is_answered_with_the_choices() -> None:
+    with pytest.raises(ValueError, match=r"no preset 'damm'; choose one of .*dam, dam-4320"):
+        preset("damm")

@@ -1,0 +1,148 @@
+"""Training runs as files: killed at any moment, resumed, and the same in the end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ray.rllib.core.rl_module.rl_module import RLModule
+from scipy import stats
+
+from ttray.runs.curves import draw_curves, mean_and_interval, read_csv, welch_interval
+from ttray.runs.training import Run, newest_checkpoint
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(directory, iterations=6):
+    return [
+        sys.executable, str(ROOT / "jobs" / "train.py"), "--preset", "supply-chain-2400", "--seed", "3",
+        "--iterations", str(iterations), "--env-runners", "0", "--checkpoint-every", "2",
+        "--directory", str(directory), "--progress",
+    ]  # fmt: skip
+
+
+def final_weights(directory):
+    path = directory / "checkpoint" / "learner_group" / "learner" / "rl_module" / "default_policy"
+    state = RLModule.from_checkpoint(path).get_state()
+    return np.concatenate([np.asarray(value).reshape(-1) for value in state.values()])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "undisturbed"
+    done = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return directory, done
+
+
+def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undisturbed):
+    directory, done = undisturbed
+    rows = read_csv(directory / "metrics.csv")
+    assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("metrics.csv", "curve.png", "checkpoint"):
+        assert str(directory / name) in done.stdout
+    assert "--iterations 12" in done.stdout
+    for number, line in enumerate(done.stderr.splitlines(), 1):
+        assert line.lstrip().startswith(f"{number}/6")
+        assert len(line.partition("  0:")[0]) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if str(directory) not in line) <= 80
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, number):
+    directory = tmp_path / "run"
+    process = subprocess.Popen(command(directory), stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.lstrip().startswith("3/6"):
+            os.kill(process.pid, number)
+            break
+    last_words = process.stderr.read()
+    assert process.wait(timeout=60) == (-number if number == signal.SIGKILL else 128 + number)
+    saved = read_csv(directory / "checkpoint" / "metrics.csv")
+    # A kill leaves the last checkpoint. The others end the iteration that was under way and save: the
+    # third if they arrive before it is quite done, else the fourth.
+    assert len(saved) in ({2} if number == signal.SIGKILL else {3, 4})
+    if number != signal.SIGKILL:
+        assert f"run the same command again to go on from {directory / 'checkpoint'}" in last_words
+    resumed = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
+    assert resumed.returncode == 0, resumed.stderr
+    assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
+    key = "discounted_return"
+    expected = [row[key] for row in read_csv(undisturbed[0] / "metrics.csv")]
+    assert [row[key] for row in read_csv(directory / "metrics.csv")] == expected
+
+
+def test_a_directory_goes_on_only_with_its_own_run(undisturbed):
+    other = [*command(undisturbed[0]), "--gamma", "0.9"]
+    done = subprocess.run(other, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "holds a run with gamma=0.95, not 0.9; choose another directory" in done.stderr
+
+
+def test_bad_runs_are_value_errors():
+    with pytest.raises(ValueError, match="dma"):
+        Run(preset="dma")
+    with pytest.raises(ValueError, match=r"unknown algorithm 'PPO'; choose one of \['POIS', 'TTPOIS'\]"):
+        Run(preset="dam", algorithm="PPO")
+    with pytest.raises(ValueError, match="must be at least 1, found 0"):
+        Run(preset="dam", num_iterations=0)
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ({}, None),
+        ({"checkpoint.new": 1}, None),  # the first one, cut short
+        ({"checkpoint": 1}, 1),
+        ({"checkpoint": 1, "checkpoint.new": 2}, 1),  # the new one may be cut short
+        ({"checkpoint": 2, "checkpoint.old": 1}, 2),
+        ({"checkpoint.old": 1, "checkpoint.new": 2}, 2),  # killed between the two renames
+    ],
+)
+def test_whatever_a_kill_leaves_the_newest_complete_checkpoint_is_found(tmp_path, left, expected):
+    for name, content in left.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "number").write_text(str(content))
+    found = newest_checkpoint(tmp_path)
+    assert (None if found is None else int((found / "number").read_text())) == expected
+    assert found in (None, tmp_path / "checkpoint")
+
+
+def test_interval_is_students():
+    mean, half = mean_and_interval([[1.0, 2.0], [3.0, 2.0]])
+    assert mean.tolist() == [2.0, 2.0]
+    assert half == pytest.approx([12.706 * np.sqrt(2.0) / np.sqrt(2.0), 0.0], rel=1e-3)
+
+
+def test_curves_of_several_runs_are_drawn(tmp_path):
+    rows = [
+        {
+            "algorithm": a,
+            "seed": s,
+            "num_env_steps": 100 * i,
+            "discounted_return": i + s,
+            "episode_return_mean": -i,
+        }
+        for a in ("TTPOIS", "POIS")
+        for s in (0, 1)
+        for i in range(5)
+    ]
+    started = time.time()
+    draw_curves(tmp_path / "curves.png", "title", rows)
+    assert (tmp_path / "curves.png").stat().st_mtime >= started - 1
+
+
+def test_interval_of_a_difference_is_welchs():
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(1.0, 1.0, 5), rng.normal(0.0, 3.0, 9)
+    found = stats.ttest_ind(left, right, equal_var=False).confidence_interval(0.95)
+    difference, half = welch_interval(left, right)
+    assert (difference - half, difference + half) == pytest.approx((found.low, found.high))
+    assert welch_interval([1.0], [3.0]) == (-2.0, 0.0)
+    assert welch_interval([1.0, 1.0], [3.0, 3.0]) == (-2.0, 0.0)

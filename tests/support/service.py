@@ -1,0 +1,116 @@
+"""One local Ray and one set of actors for all tests of the service: starting them takes seconds."""
+
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from tests.support import environments
+from tests.support.environments import SEED, mixed_strategy, policy_for, probe
+from ttray.core.batch import BatchInfo, digest, validate
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher, plan_quotas
+from ttray.service.worker import RolloutWorker, Work
+
+NUM_ACTORS = 4
+ENVIRONMENTS = ("ttray/Dam-v0", "ttray/SupplyChain-v0", "ttray/Reacher-v0", "CartPole-v1")
+
+
+def resident_bytes():
+    """Memory of this process alone: without what it shares with the object store."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+
+
+class AnyWorker:
+    """A rollout worker per environment, chosen by the name in the work: one process serves every test."""
+
+    def __init__(self, makers: dict[str, EnvironmentMaker]) -> None:
+        self._workers = {name: RolloutWorker(maker) for name, maker in makers.items()}
+
+    def run_quota(self, work, quota):
+        return self._workers[work.info.environment].run_quota(work, quota)
+
+    def ping(self):
+        return os.getpid()
+
+    def rss(self):
+        return resident_bytes()
+
+
+@dataclass
+class Service:
+    """Running actors, and the switch that makes the probe environment in them fail."""
+
+    actors: dict[int, Any]
+    makers: dict[str, EnvironmentMaker]
+    faults: Path
+
+    def fail(self, **faults):
+        """Tells the probe environment what to do from its next reset on; nothing makes it healthy."""
+        settings = {"fault": None, "bad_seed": None, "bad_step": 0, "marker": None, "delay_s": 0.0}
+        text = json.dumps({**settings, **faults})
+        scratch = self.faults.with_suffix(".new")
+        scratch.write_text(text)
+        scratch.rename(self.faults)  # at once, because actors may be reading it
+
+    def work(self, name="ProbeEnv", *, strategy=None, iteration=environments.ITERATION, slots=16):
+        maker = self.makers[name]
+        facts = maker.facts()
+        info = BatchInfo(
+            name, SEED, iteration, strategy or mixed_strategy(), 0.9, facts.distribution.describe()
+        )
+        return Work(info, policy_for(maker), slots)
+
+    def dispatcher(self, num_actors=NUM_ACTORS, **settings):
+        actors = {number: self.actors[number] for number in range(num_actors)}
+        return Dispatcher(actors, DispatchSettings(**{"quotas_per_actor": 2, **settings}))
+
+    def undisturbed(self, work):
+        """The digest of the same work in this process."""
+        worker = RolloutWorker(self.makers[work.info.environment])
+        table, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
+        return digest(table)
+
+    def pids(self, num_actors=NUM_ACTORS):
+        """The processes of the actors, when all of them are up."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return ray.get(
+                    [self.actors[number].ping.remote() for number in range(num_actors)], timeout=60
+                )
+            except ray.exceptions.RayActorError:
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+
+    def quota_of(self, work, trajectory, num_actors=NUM_ACTORS):
+        """The quota that a trajectory belongs to, with this fixture's settings."""
+        quotas = plan_quotas(work, num_actors, DispatchSettings(quotas_per_actor=2))
+        return next(quota for quota in quotas if trajectory in quota.trajectories)
+
+
+def checked_digest(table, work):
+    validate(table, work.info.strategy)
+    return digest(table)
+
+
+@contextmanager
+def started_service(faults):
+    """A service whose actors live for all tests of a process; `faults` is the file that breaks `ProbeEnv`."""
+    makers = {name: EnvironmentMaker.of(name) for name in ENVIRONMENTS}
+    makers["ProbeEnv"] = probe(faults=str(faults))
+    # By value: the actors need not find the tests on their path.
+    ray.cloudpickle.register_pickle_by_value(environments)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(AnyWorker)
+    service = Service({number: actor_class.remote(makers) for number in range(NUM_ACTORS)}, makers, faults)
+    yield service
+    for actor in service.actors.values():
+        ray.kill(actor)

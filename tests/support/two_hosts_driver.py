@@ -1,0 +1,55 @@
+"""The driver of `test_two_hosts`: collects on both hosts while the link between them is cut.
+
+Arguments: address of the Ray head, file to make when both hosts have work.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import ray
+
+from tests.support import environments
+from tests.support.environments import info_of, mixed_strategy, policy_for, probe
+from ttray.core.batch import digest, validate
+from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+from ttray.service.worker import RolloutActor, RolloutWorker, Work
+
+
+class PlacedActor(RolloutActor):
+    """Also tells where it runs."""
+
+    def node(self):
+        return ray.util.get_node_ip_address()
+
+
+def main(address, both_busy):
+    ray.cloudpickle.register_pickle_by_value(environments)
+    ray.cloudpickle.register_pickle_by_value(sys.modules["__main__"])
+    ray.init(address=address, log_to_driver=False)
+    deadline = time.monotonic() + 60
+    while ray.cluster_resources().get("CPU", 0) < 4:
+        assert time.monotonic() < deadline, "the second host did not join"
+        time.sleep(0.2)
+    maker = probe(delay_s=0.02)
+    work = Work(info_of(maker, mixed_strategy()), policy_for(maker), 16)
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(PlacedActor)
+    actors = {number: actor_class.remote(maker) for number in range(4)}
+    nodes = ray.get([actor.node.remote() for actor in actors.values()], timeout=90)
+    print("nodes", *sorted(set(nodes)), flush=True)
+
+    def tell(progress):
+        if not both_busy.exists() and progress.time_s > 1.0:
+            assert progress.num_trajectories < progress.num_planned
+            both_busy.touch()
+
+    settings = DispatchSettings(quotas_per_actor=3, quota_timeout_s=15.0)
+    table, stats = Dispatcher(actors, settings).collect(work, tell)
+    validate(table, work.info.strategy)
+    expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)
+    print("again", stats.num_quotas_redispatched, stats.num_trajectories_recollected, flush=True)
+    print("digests", digest(table), digest(expected), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

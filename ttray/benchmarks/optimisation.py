@@ -1,0 +1,208 @@
+"""What the bound and its gradient cost: beside the bare network, and beside the padded formulation.
+
+The network's forward (and forward + backward) pass over the same rows is the limit. The padded formulation
+is what programs pay that keep trajectories in a rectangle `[trajectories, T]`. All in one thread,
+alternating, medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import timeit
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from ray.rllib.core import Columns
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+import ttray
+from ttray.benchmarks.report import Finding, Result
+from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
+from ttray.core.distributions import ActionDistribution, from_description
+from ttray.core.improvement import BoundObjective
+from ttray.core.surrogate import Sums, Surrogate, bound
+from ttray.core.threads import torch_threads
+from ttray.runs.drawing import PALETTE, plt
+from ttray.runs.presets import PRESETS, Preset
+from ttray.runs.training import Run
+
+CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
+_CALLS = 3  # of which the machine disturbs one or two
+_MOST = 1.5  # times the bare network
+_SHARE = 0.8  # of padded rows / real rows
+
+Forward = Callable[[Tensor], Tensor]
+
+
+class PaddedBound:
+    """The same bound on a rectangle `[trajectories, T]` of rows, most of them padding."""
+
+    def __init__(
+        self,
+        batch: RaggedBatch,
+        info: BatchInfo,
+        forward: Forward,
+        *,
+        gamma: float,
+        delta: float,
+        reward: float,
+    ) -> None:
+        self._forward, self._delta, self._reward = forward, delta, reward
+        distribution, strategy = from_description(info.distribution), info.strategy
+        self._shape = strategy.num_trajectories, strategy.horizon
+        rows = torch.repeat_interleave(batch.offsets.diff()) * strategy.horizon + batch.t
+        self._mask = self._padded(torch.ones(len(batch.t), dtype=torch.float64), rows).view(self._shape)
+        self._obs, action = self._padded(batch.obs, rows), self._padded(batch.action, rows)
+        discounts = gamma ** np.arange(strategy.horizon) / strategy.samples_per_step
+        weights = strategy.trajectories_per_length * np.cumsum(discounts) ** 2 / strategy.samples_per_step
+        reward_rows = self._padded(batch.reward, rows).view(self._shape)
+        self._returns = (reward_rows * torch.from_numpy(discounts)).sum(1)
+        self._penalty = torch.from_numpy(weights) * self._mask
+        with torch.no_grad():
+            self._compare = distribution.comparison(forward(self._obs), action)
+
+    def _padded(self, values: Tensor, rows: Tensor) -> Tensor:
+        size = self._shape[0] * self._shape[1]
+        return values.new_zeros((size, *values.shape[1:])).index_copy_(0, rows, values)
+
+    def __call__(self) -> Tensor:
+        """The bound at the parameters that the network has now."""
+        compared = self._compare(self._forward(self._obs))
+        ratios = (compared.log_ratio.view(self._shape) * self._mask).sum(1)
+        products = torch.exp(torch.cumsum(compared.log_renyi2.view(self._shape) * self._mask, 1))
+        sums = Sums((torch.exp(ratios) * self._returns).sum(), (self._penalty * products).sum())
+        return bound(sums, delta=self._delta, max_reward=self._reward)
+
+
+def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
+    """Measures every environment.
+
+    Args:
+        cases: Names of presets, with discounts.
+        rounds: Over which medians are taken.
+    """
+    findings: list[Finding] = []
+    rates: dict[str, dict[str, list[float]]] = {}
+    print(f"the bound and its gradient, one thread, {rounds} rounds")
+    with torch_threads(1):
+        for name, gamma in cases:
+            found, rates[name] = _measure(PRESETS[name], gamma, rounds)
+            for finding in found:
+                print(finding.line(), flush=True)
+            findings += found
+    title = "The bound and its gradient beside the bare network and the padded formulation"
+    return Result("optimisation", title, tuple(findings), {"rows_per_s": rates})
+
+
+def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
+    """The ratios of the rounds, and the rows per second of everything."""
+    run = Run(preset.name, gamma=gamma, num_env_runners=0)
+    module = run.config().get_rl_module_spec(env=gymnasium.make(preset.environment)).build()
+    strategy = ttray.dcs.truncated(preset.horizon, preset.budget, gamma)
+    table = ttray.collect(preset.environment, strategy=strategy, policy=module, gamma=gamma)
+    info, batch = BatchInfo.from_table(table), as_tensors(table)
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+    def forward(obs: Tensor) -> Tensor:
+        outputs: Tensor = module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
+        return outputs
+
+    distribution: ActionDistribution = from_description(info.distribution)
+    with torch.no_grad():
+        behaviour = forward(batch.obs)
+    surrogate = Surrogate(batch, strategy, gamma=gamma)
+    reward = surrogate.max_abs_reward
+    objective = BoundObjective(
+        parameters,
+        lambda: forward(batch.obs),
+        distribution.comparison(behaviour, batch.action),
+        surrogate,
+        delta=preset.delta,
+        max_reward=reward,
+    )
+    padded = PaddedBound(batch, info, forward, gamma=gamma, delta=preset.delta, reward=reward)
+    start = parameters_to_vector(parameters).detach()
+    # A little beside the behaviour policy: there no ratio is 1.
+    moved = start + 1e-3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0))
+
+    def bare_backward() -> None:
+        torch.autograd.grad(forward(batch.obs).sum(), parameters)
+
+    def bare_forward() -> None:
+        with torch.no_grad():
+            forward(batch.obs)
+
+    def padded_value() -> float:
+        vector_to_parameters(moved, parameters)
+        with torch.no_grad():
+            return padded().item()
+
+    ours, other = objective.value(moved), padded_value()
+    if not np.isclose(ours, other, rtol=1e-6):
+        raise RuntimeError(f"{preset.name}: the padded bound is {other}, ours {ours}; they must agree")
+    vector_to_parameters(moved, parameters)
+    functions: dict[str, Callable[[], object]] = {
+        "forward": bare_forward,
+        "bound": lambda: objective.value(moved),
+        "padded bound": padded_value,
+        "forward + backward": bare_backward,
+        "gradient": lambda: objective.gradient(moved),
+        "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
+    }
+    times = _times(functions, rounds)
+
+    def ratios(slow: str, fast: str) -> tuple[float, ...]:
+        return tuple(left / right for left, right in zip(times[slow], times[fast], strict=True))
+
+    num_rows = len(batch.t)
+    padding = strategy.num_trajectories * strategy.horizon / num_rows
+    findings = [
+        Finding(preset.name, "bound ÷ forward", ratios("bound", "forward"), at_most=_MOST),
+        Finding(preset.name, "grad ÷ fwd + bwd", ratios("gradient", "forward + backward"), at_most=_MOST),
+        Finding(preset.name, "padded ÷ bound", ratios("padded bound", "bound"), at_least=_SHARE * padding),
+        Finding(
+            preset.name, "padded ÷ grad", ratios("padded gradient", "gradient"), at_least=_SHARE * padding
+        ),
+    ]
+    return findings, {name: [num_rows / second for second in found] for name, found in times.items()}
+
+
+def _times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds, of each round the least of some calls; alternating, so that a busy minute hits all of them."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            function()  # what ran before, padded perhaps, leaves its caches and its memory behind
+            times[name].append(min(timeit.repeat(function, number=1, repeat=_CALLS)))
+    return times
+
+
+def draw(result: Result) -> Any:
+    """Rows per second, a group of bars per environment: of the bound, and of its gradient."""
+    rates = result.series["rows_per_s"]
+    panels = (("forward", "bound", "padded bound"), ("forward + backward", "gradient", "padded gradient"))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
+    for axis, names in zip(axes, panels, strict=True):
+        for offset, (name, colour) in enumerate(zip(names, ("0.7", *PALETTE), strict=False)):
+            medians = [statistics.median(of[name]) for of in rates.values()]
+            axis.bar(
+                [at + (offset - 1) * 0.26 for at in range(len(rates))],
+                medians,
+                0.25,
+                color=colour,
+                label=name,
+            )
+        axis.set_yscale("log")
+        axis.set_xticks(range(len(rates)), list(rates))
+        axis.grid(axis="y", alpha=0.3)
+        axis.legend(frameon=False, fontsize="small")
+    axes[0].set_ylabel("rows per second")
+    return figure
+
+
+if __name__ == "__main__":
+    run()

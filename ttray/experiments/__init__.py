@@ -1,1 +1,0 @@
-"""The paper's experiments: presets, comparisons, figures and benchmarks."""

@@ -1,0 +1,218 @@
+"""Policy evaluation: the squared error of Ĵ against the budget, truncated against uniform.
+
+On the Evaluation domain J is known in closed form, so every batch has an exact squared error. Data are
+always collected by the uniform policy; the off-policy figure estimates, from the same batches, the policy
+that takes the second action a little more often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttray.core import dcs
+from ttray.core.batch import BatchInfo, as_tensors
+from ttray.core.distributions import Categorical
+from ttray.core.surrogate import Surrogate
+from ttray.envs.evaluation import expected_return
+from ttray.paper.trials import Row, Trial
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.runs.curves import mean_and_interval
+from ttray.runs.drawing import PALETTE, STYLES, plt, save
+from ttray.service.dispatcher import DispatchSettings, LocalDispatcher
+from ttray.service.worker import RolloutWorker, Work
+
+HORIZONS = (100, 1000, 2000)
+GAMMAS = (0.95, 0.995, 0.999)
+TRAJECTORIES = (2, 5, 10, 20, 50)  # budgets in full-length trajectories: Λ = this × T
+NUM_RUNS = 100
+TARGET = (0.49, 0.51)  # the policy of the off-policy figure
+_RUNS_PER_TRIAL = 25
+_SLOTS = 512
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A policy that looks at nothing.
+
+    Attributes:
+        probabilities: Of the actions.
+    """
+
+    probabilities: tuple[float, ...]
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the same logits for every row."""
+        return np.tile(np.log(self.probabilities).astype(np.float32), (len(obs), 1))
+
+
+def evaluation_trials(
+    horizons: Sequence[int] = HORIZONS,
+    gammas: Sequence[float] = GAMMAS,
+    trajectories: Sequence[int] = TRAJECTORIES,
+    num_runs: int = NUM_RUNS,
+) -> tuple[Trial, ...]:
+    """The trials of both evaluation figures, each with a share of the runs.
+
+    Args:
+        horizons: T.
+        gammas: Discounts.
+        trajectories: Budgets in multiples of T.
+        num_runs: Batches per point.
+    """
+    return tuple(
+        Trial(
+            f"evaluation/{horizon}-{gamma}-{strategy}-{first}-{min(first + _RUNS_PER_TRIAL, num_runs)}",
+            partial(
+                _evaluate,
+                horizon=horizon,
+                gamma=gamma,
+                strategy=strategy,
+                budgets=[number * horizon for number in trajectories],
+                seeds=range(first, min(first + _RUNS_PER_TRIAL, num_runs)),
+            ),
+        )
+        for horizon in sorted(horizons, reverse=True)  # the longest first: the end is not one long trial
+        for gamma in gammas
+        for strategy in ("truncated", "uniform")
+        for first in range(0, num_runs, _RUNS_PER_TRIAL)
+    )
+
+
+def _evaluate(
+    _: Path, *, horizon: int, gamma: float, strategy: str, budgets: Sequence[int], seeds: Sequence[int]
+) -> list[Row]:
+    maker = EnvironmentMaker.of("ttray/Evaluation-v0", {"horizon": horizon})
+    facts = maker.facts()
+    dispatcher = LocalDispatcher(RolloutWorker(maker), DispatchSettings())
+    uniform = (0.5, 0.5)
+    exact = {
+        "on-policy": expected_return(uniform, horizon, gamma),
+        "off-policy": expected_return(TARGET, horizon, gamma),
+    }
+    rows: list[Row] = []
+    for number, budget in enumerate(budgets):
+        planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
+        for seed in seeds:
+            info = BatchInfo(
+                environment=facts.name,
+                seed=seed,
+                iteration=number,  # other streams for every budget
+                strategy=planned,
+                gamma=gamma,
+                distribution=facts.distribution.describe(),
+            )
+            table, _stats = dispatcher.collect(Work(info=info, policy=Fixed(uniform), max_slots=_SLOTS))
+            batch = as_tensors(table)
+            surrogate = Surrogate(batch, planned, gamma=gamma)
+            behaviour = torch.zeros((len(batch.t), 2), dtype=torch.float64)
+            target = torch.tensor([[math.log(p) for p in TARGET]], dtype=torch.float64).expand_as(behaviour)
+            comparison = Categorical(2).comparison(behaviour, batch.action)(target)
+            estimates = {
+                "on-policy": surrogate.on_policy().item(),
+                "off-policy": surrogate.sums(comparison).estimate.item(),
+            }
+            rows += [
+                {
+                    "kind": kind,
+                    "horizon": horizon,
+                    "gamma": gamma,
+                    "strategy": strategy,
+                    "budget": budget,
+                    "seed": seed,
+                    "estimate": estimate,
+                    "exact": exact[kind],
+                    "squared_error": (estimate - exact[kind]) ** 2,
+                }
+                for kind, estimate in estimates.items()
+            ]
+    return rows
+
+
+def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A row of panels per horizon, a column per discount; mean squared error with its 95 % interval.
+
+    Args:
+        kind: "on-policy" or "off-policy".
+        rows: Of the trials of both.
+        path: File to write.
+    """
+    chosen = [row for row in rows if row["kind"] == kind]
+    horizons, gammas = (sorted({row[key] for row in chosen}) for key in ("horizon", "gamma"))
+    figure, axes = plt.subplots(
+        len(horizons),
+        len(gammas),
+        figsize=(3.6 * len(gammas), 2.8 * len(horizons)),
+        layout="constrained",
+        squeeze=False,
+    )
+    for line, horizon in zip(axes, horizons, strict=True):
+        for axis, gamma in zip(line, gammas, strict=True):
+            here = [row for row in chosen if row["horizon"] == horizon and row["gamma"] == gamma]
+            budgets = sorted({row["budget"] for row in here})
+            for strategy, colour, style in zip(("truncated", "uniform"), PALETTE, STYLES, strict=False):
+                errors = [
+                    [r["squared_error"] for r in here if r["strategy"] == strategy and r["budget"] == budget]
+                    for budget in budgets
+                ]
+                mean, half = mean_and_interval(np.transpose(errors).tolist())
+                axis.errorbar(
+                    np.array(budgets) / 1000.0,
+                    mean,
+                    # A mean square is positive; on a logarithmic axis its interval ends there.
+                    yerr=[np.minimum(half, 0.99 * mean), half],
+                    color=colour,
+                    linestyle=style,
+                    marker="o",
+                    markersize=3,
+                    capsize=2,
+                    label=strategy,
+                )
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            ticks = [budget / 1000.0 for budget in budgets]
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.set_xticks([], minor=True)
+            axis.set_title(f"T = {horizon:,}, γ = {gamma}", fontsize="medium")
+            axis.grid(alpha=0.3)
+        line[0].set_ylabel("mean squared error")
+    for axis in axes[-1]:
+        axis.set_xlabel("budget Λ (thousands of steps)")
+    axes[0][0].legend(frameon=False)
+    figure.suptitle(f"{kind} evaluation, {len({row['seed'] for row in chosen})} runs", fontsize="medium")
+    save(figure, path)
+
+
+def summarise_evaluation(kind: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The ratio of the mean squared errors, truncated to uniform, for every budget; below 1 is better.
+
+    Args:
+        kind: "on-policy" or "off-policy".
+        rows: Of the trials of both.
+    """
+    errors: dict[tuple[int, float, int, str], list[float]] = {}
+    for row in rows:
+        if row["kind"] == kind:
+            key = (row["horizon"], row["gamma"], row["budget"] // row["horizon"], row["strategy"])
+            errors.setdefault(key, []).append(row["squared_error"])
+    budgets = sorted({number for _, _, number, _ in errors})
+    lines = [
+        f"| T | γ | {' | '.join(f'Λ = {number} T' for number in budgets)} |",
+        "|---" * (len(budgets) + 2) + "|",
+    ]
+    for horizon, gamma in sorted({(horizon, gamma) for horizon, gamma, _, _ in errors}):
+        ratios = [
+            np.mean(errors[horizon, gamma, number, "truncated"])
+            / np.mean(errors[horizon, gamma, number, "uniform"])
+            for number in budgets
+        ]
+        lines.append(f"| {horizon:,} | {gamma} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
+    return lines

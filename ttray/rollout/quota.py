@@ -1,0 +1,349 @@
+"""Rollouts: one process, one set of slots, one policy, one quota in; one Arrow table out. No Ray.
+
+The plan is known up front, so the slots are packed and each is reset exactly when its trajectory reached
+its quota or its episode terminated. A trajectory is a pure function of (policy, run seed, iteration,
+trajectory id): it has two random streams of its own (`ttray.core.streams`), and every row of policy
+output depends on its own observation only.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from ttray.core.batch import BatchInfo, from_columns
+from ttray.core.distributions import ActionDistribution, from_description
+from ttray.core.quotas import Packing, Quota, pack, trajectory_lengths
+from ttray.core.streams import TrajectoryStreams
+from ttray.rollout.policies import Policy
+from ttray.rollout.slots import SlotError, Slots, SlotStep
+
+_NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
+_NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
+_NEVER = np.iinfo(np.int64).max
+_PIECE = 8192  # rows
+
+
+@dataclass(frozen=True)
+class RolloutStats:
+    """What a rollout cost.
+
+    Attributes:
+        num_steps: Transitions in the table.
+        num_steps_saved: Planned steps that terminated episodes did not need.
+        num_slot_steps: Environment steps executed, those of idle slots included.
+        time_s: Seconds in all.
+        environment_time_s: Seconds inside the environments, resets included.
+        inference_time_s: Seconds inside the policy and the choice of actions.
+    """
+
+    num_steps: int
+    num_steps_saved: int
+    num_slot_steps: int
+    time_s: float
+    environment_time_s: float
+    inference_time_s: float
+
+
+class RolloutError(RuntimeError):
+    """A trajectory could not be collected; the message says how to reproduce it."""
+
+    def __init__(self, info: BatchInfo, trajectory: int, step: int, env_seed: int, what: str) -> None:
+        super().__init__(
+            f"{info.environment}: trajectory {trajectory} failed at step {step} "
+            f"(run seed {info.seed}, iteration {info.iteration}; reset the environment with "
+            f"seed={env_seed} to reproduce it): {what}"
+        )
+
+
+def collect_quota(
+    make_slots: Callable[[int], Slots],
+    policy: Policy,
+    info: BatchInfo,
+    quota: Quota,
+    *,
+    max_slots: int,
+) -> tuple[pa.Table, RolloutStats]:
+    """Collects the trajectories of a quota.
+
+    Args:
+        make_slots: Gives slots, as many as asked for.
+        policy: Maps observations to distribution inputs.
+        info: The batch that the quota belongs to.
+        quota: Which trajectories.
+        max_slots: Slots to use at most.
+
+    Returns:
+        The transitions in canonical order, and what they cost.
+
+    Raises:
+        RolloutError: The environment raised, gave a number that is not finite or an array of the wrong
+            shape, or truncated an episode before its quota.
+    """
+    lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
+    packing = pack(lengths, max_slots)
+    run = _Run(make_slots(packing.num_slots), policy, info, quota, lengths, packing)
+    return run.collect()
+
+
+class _Run:
+    """The state of one `collect_quota`.
+
+    Buffers are `[vector steps, slots, ...]`: a step writes one contiguous slice of each, and one gather
+    at the end brings the rows into canonical order. A trajectory is known by its position in the quota.
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        policy: Policy,
+        info: BatchInfo,
+        quota: Quota,
+        lengths: NDArray[np.int32],
+        packing: Packing,
+    ) -> None:
+        self._slots, self._policy, self._info, self._quota = slots, policy, info, quota
+        self._lengths: list[int] = lengths.tolist()
+        self._distribution: ActionDistribution = from_description(info.distribution)
+        self._streams = TrajectoryStreams.of(info.seed, info.iteration, quota.trajectories)
+        self._env_seeds = self._streams.env_seeds
+        num_slots = packing.num_slots
+        self._now = 0  # vector steps taken
+        # The slots are sorted by their load, so those that are done are at the end, and only the first
+        # `_width` take part in a step.
+        self._width = num_slots
+        self._num_slot_steps = 0
+        self._max_vector_steps = packing.num_vector_steps
+        # Of each slot: its trajectories to come (last first), the one it runs, the vector step at which
+        # that one ends, and the generator of its noise.
+        self._queues: list[list[int]] = [packing.positions(slot)[::-1].tolist() for slot in range(num_slots)]
+        self._position = [0] * num_slots
+        self._running = np.zeros(num_slots, dtype=bool)
+        self._end = np.full(num_slots, _NEVER)
+        self._next_end = 0
+        entropy = np.random.SeedSequence(0)  # of no consequence: every trajectory sets its own state
+        self._generators = [np.random.Generator(np.random.PCG64(entropy)) for _ in range(num_slots)]
+        # All slots step together, so their noise is read at one cursor; each draws its own ahead.
+        noise_size = self._distribution.noise_size
+        affordable = _NOISE_VALUES // (num_slots * noise_size)
+        self._noise_steps = max(min(affordable, _NOISE_STEPS, self._max_vector_steps), 1)
+        self._noise = np.zeros((num_slots, self._noise_steps, noise_size), dtype=np.float32)
+        # Of each trajectory: where its rows are.
+        self._slot_of = [0] * len(lengths)
+        self._start = [0] * len(lengths)
+        self._num_rows = [0] * len(lengths)
+        self._buffers: dict[str, NDArray[Any]] = {}
+        self._environment_time_s = self._inference_time_s = 0.0
+
+    def collect(self) -> tuple[pa.Table, RolloutStats]:
+        """Runs the quota to its end."""
+        started = time.perf_counter()
+        try:
+            self._slots.expect(self._env_seeds)
+            obs: NDArray[np.float32] | None = self._begin()
+            while obs is not None:
+                obs = self._step(obs)
+        except RolloutError:
+            raise
+        except Exception as error:
+            self._check_finite()  # the likely cause of what went wrong later
+            raise self._failure_of(error) from error
+        self._check_finite()
+        table = self._table()
+        return table, RolloutStats(
+            num_steps=table.num_rows,
+            num_steps_saved=sum(self._lengths) - table.num_rows,
+            num_slot_steps=table.num_rows if self._slots.skips_idle else self._num_slot_steps,
+            time_s=time.perf_counter() - started,
+            environment_time_s=self._environment_time_s,
+            inference_time_s=self._inference_time_s,
+        )
+
+    def _step(self, obs: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Acts in every slot; returns the next observations, or None when all is done."""
+        cursor = self._now % self._noise_steps
+        if cursor == 0:
+            self._refill_noise()
+        begun = time.perf_counter()
+        inputs = self._policy(obs)
+        assert inputs.shape == (len(obs), self._distribution.num_inputs)
+        actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
+        acted = time.perf_counter()
+        # Before the environment moves on: it may reuse the memory of its observations.
+        self._record("obs", obs)
+        self._record("dist_inputs", inputs)
+        self._record("action", actions)
+        recorded = time.perf_counter()
+        step = self._slots.step(actions, self._running[: self._width])
+        self._environment_time_s += time.perf_counter() - recorded
+        self._inference_time_s += acted - begun
+        self._record("reward", step.reward)
+        self._record("terminated", step.terminated)
+        self._now += 1
+        self._num_slot_steps += self._width
+        if self._now < self._next_end and not step.any_ended():
+            return step.obs
+        return self._finish(step)
+
+    def _begin(self) -> NDArray[np.float32]:
+        """Begins the first trajectory of each slot; a packing leaves none without."""
+        slots = range(self._slots.num_slots)
+        for slot in slots:
+            self._begin_next(slot)
+        self._next_end = int(self._end.min())
+        return self._reset(slots)
+
+    def _finish(self, step: SlotStep) -> NDArray[np.float32] | None:
+        """Ends what ended with the last step, and begins what comes next in those slots."""
+        running = self._running[: self._width]
+        ended = running & (step.terminated | (self._end[: self._width] == self._now))
+        if step.truncated is not None:
+            self._check_truncation(step.truncated & running & ~ended)
+        to_reset = []
+        for slot in np.flatnonzero(ended).tolist():
+            position = self._position[slot]
+            self._num_rows[position] = self._now - self._start[position]
+            if self._begin_next(slot):
+                to_reset.append(slot)
+        self._next_end = int(self._end.min())
+        if self._next_end == _NEVER:
+            return None
+        if not self._slots.skips_idle:
+            # Idle slots between running ones step along, so one whose episode ended needs a reset too.
+            to_reset += np.flatnonzero(step.terminated & ~running).tolist()
+        obs = self._reset(to_reset) if to_reset else step.obs
+        self._width = int(np.flatnonzero(self._running)[-1]) + 1
+        return obs[: self._width]
+
+    def _begin_next(self, slot: int) -> bool:
+        """Puts the slot's next trajectory into it; false if there is none and it stays idle."""
+        queue = self._queues[slot]
+        if queue:
+            position = queue.pop()
+        else:
+            # Early terminations leave slots without work: they take the last of who has most. It ends
+            # earlier than it would have there, so the buffers are long enough.
+            longest = max(self._queues, key=len)
+            if not longest:
+                self._running[slot], self._end[slot] = False, _NEVER
+                return False
+            position = longest.pop(0)
+        self._running[slot] = True
+        self._position[slot], self._slot_of[position], self._start[position] = position, slot, self._now
+        self._end[slot] = self._now + self._lengths[position]
+        self._generators[slot].bit_generator.state = self._streams.noise_state(position)
+        self._draw_noise(slot)
+        return True
+
+    def _reset(self, slots: Sequence[int]) -> NDArray[np.float32]:
+        """Resets slots to the start of their trajectories; returns the observations of all."""
+        begun = time.perf_counter()
+        obs = self._slots.reset(slots, [self._env_seeds[self._position[slot]] for slot in slots])
+        self._environment_time_s += time.perf_counter() - begun
+        return obs
+
+    def _refill_noise(self) -> None:
+        for slot in np.flatnonzero(self._running).tolist():
+            if self._start[self._position[slot]] < self._now:  # else it drew its noise when it began
+                self._draw_noise(slot)
+
+    def _draw_noise(self, slot: int) -> None:
+        """Draws the slot's noise from now to the end of the block or of its trajectory."""
+        cursor = self._now % self._noise_steps
+        stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
+        self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
+
+    def _record(self, name: str, value: NDArray[Any]) -> None:
+        if self._now == 0:
+            # Zeros, of which the system makes memory only when it is written to.
+            self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
+        self._buffers[name][self._now, : self._width] = value
+
+    def _table(self) -> pa.Table:
+        """Gathers the rows of the trajectories one after the other."""
+        num_rows = np.array(self._num_rows)
+        position = np.repeat(np.arange(len(num_rows)), num_rows)
+        t = np.arange(len(position)) - np.repeat(np.cumsum(num_rows) - num_rows, num_rows)
+        vector_step = np.array(self._start)[position] + t
+        index = vector_step * self._slots.num_slots + np.array(self._slot_of)[position]
+        columns = {
+            name: buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
+            for name, buffer in self._buffers.items()
+        }
+        inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
+        # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
+        pieces = zip(inputs.split(_PIECE), actions.split(_PIECE), strict=True)
+        log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
+        return from_columns(
+            self._info,
+            trajectory=self._quota.start + position,
+            length=np.array(self._lengths, dtype=np.int32)[position],
+            t=t.astype(np.int32),
+            log_prob=log_prob.numpy(),
+            **columns,
+        )
+
+    def _check_truncation(self, truncated: NDArray[np.bool_]) -> None:
+        if truncated.any():
+            position = self._position[int(truncated.argmax())]
+            raise self._failure(
+                position,
+                self._now - 1 - self._start[position],
+                "the environment truncated its episode before the planned length "
+                f"{self._lengths[position]}, which would bias the estimate; raise its time limit "
+                "(max_episode_steps) or lower the horizon",
+            )
+
+    def _check_finite(self) -> None:
+        """Raises for the first number of a trajectory that is not finite."""
+        found = []
+        for rank, name in enumerate(_NOUNS):
+            # What was not recorded is zero, also in the step in which something went wrong.
+            values = self._buffers.get(name, np.zeros(0))[: self._now + 1]
+            if not np.isfinite(values).all():
+                bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
+                bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything
+                found += [(*where, rank, name) for where in np.argwhere(bad)[:1].tolist()]
+        if found:
+            vector_step, slot, _, name = min(found)
+            position = int(self._owners()[vector_step, slot])
+            raise self._failure(
+                position,
+                vector_step - self._start[position],
+                f"the {_NOUNS[name]} is not finite: {self._buffers[name][vector_step, slot]}",
+            )
+
+    def _owners(self) -> NDArray[np.int64]:
+        """The trajectory that ran in each slot at each vector step, or -1, `[vector steps, slots]`."""
+        owners = np.full((self._max_vector_steps, self._slots.num_slots), -1)
+        for position, num_rows in enumerate(self._num_rows):
+            start = self._start[position]
+            owners[start : start + num_rows, self._slot_of[position]] = position
+        for slot in np.flatnonzero(self._running).tolist():
+            position = self._position[slot]
+            owners[self._start[position] :, slot] = position
+        return owners
+
+    def _failure_of(self, error: Exception) -> RolloutError:
+        """Blames the trajectory in whose slot the environment raised."""
+        if isinstance(error, SlotError):
+            slot, remark = error.slot, ""
+            error = error.cause
+        else:
+            # A batch does not say which of its slots failed.
+            slot = int(self._running.argmax())
+            remark = f"one of {int(self._running.sum())} trajectories that ran as one batch raised\n"
+        position = self._position[slot]
+        text = "".join(traceback.format_exception(error)).rstrip()
+        return self._failure(position, self._now - self._start[position], remark + text)
+
+    def _failure(self, position: int, step: int, what: str) -> RolloutError:
+        return RolloutError(self._info, self._quota.start + position, step, self._env_seeds[position], what)

@@ -1,0 +1,219 @@
+"""Environment slots: places where one trajectory after another runs, seeded one by one.
+
+Natively batched environments that promise independent slots (`ttray.envs`) step together in NumPy; any
+other gymnasium environment runs as a list of single ones. Both give flat float32 observations and take
+flat actions. A `gymnasium.vector.SyncVectorEnv` is not used: it steps finished slots too and copies
+every observation once more. Which trajectory runs where, and for how long, is decided by `rollout.quota`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete, flatdim, flatten
+from numpy.typing import NDArray
+
+from ttray.envs.batched import BatchedEnv
+from ttray.rollout.environment import EnvironmentMaker
+
+
+class SlotStep(NamedTuple):
+    """One step of the first slots; what it says of a slot that did not run is without meaning.
+
+    Attributes:
+        obs: `[slots, obs_size]` float32; its memory may be reused by the next step or reset.
+        reward: `[slots]` float64.
+        terminated: `[slots]` bool.
+        truncated: `[slots]` bool; None where no environment ever truncates.
+    """
+
+    obs: NDArray[np.float32]
+    reward: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_] | None
+
+    def any_ended(self) -> bool:
+        """Whether any slot's episode, even a finished one's, was ended by its environment."""
+        ended = bool(self.terminated.any())
+        return ended or (self.truncated is not None and bool(self.truncated.any()))
+
+
+class SlotError(Exception):
+    """A slot's environment failed.
+
+    Args:
+        slot: Where.
+        cause: What it raised.
+    """
+
+    def __init__(self, slot: int, cause: Exception) -> None:
+        super().__init__(f"the environment in slot {slot} failed")
+        self.slot, self.cause = slot, cause
+
+
+class Slots(ABC):
+    """Environments side by side, each reset on its own.
+
+    Attributes:
+        num_slots: How many there are.
+        skips_idle: Whether a slot that does not run, among others that do, costs no environment step.
+    """
+
+    num_slots: int
+    skips_idle: bool
+
+    def expect(self, seeds: Sequence[int]) -> None:  # noqa: B027  (a hint that need not be taken)
+        """Tells which seeds are to come."""
+
+    @abstractmethod
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+        """Resets some slots with their seeds; returns the observations of all, `[slots, obs_size]`."""
+
+    @abstractmethod
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+        """Steps the running ones of the first slots; those behind them rest until their next reset.
+
+        Args:
+            actions: `[first slots, ...]` as the action distribution gives them.
+            running: `[first slots]`; the others of them may be stepped too, but need not be.
+        """
+
+
+class BatchedSlots(Slots):
+    """Slots of one natively batched environment."""
+
+    skips_idle = False
+
+    def __init__(self, environment: BatchedEnv) -> None:
+        self._environment = environment
+        self.num_slots = environment.num_envs
+        self._to_env = _action_adapter(environment.single_action_space)
+
+    def expect(self, seeds: Sequence[int]) -> None:
+        """See base class."""
+        self._environment.expect_seeds(seeds)
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+        """See base class."""
+        return self._environment.restart(slots, seeds)
+
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+        """See base class; all of the first slots are stepped."""
+        obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), len(running))
+        return SlotStep(obs, reward, terminated, None)
+
+    def close(self) -> None:
+        """Releases the batch."""
+        self._environment.close()
+
+
+class SingleSlots(Slots):
+    """Slots that hold one ordinary gymnasium environment each."""
+
+    skips_idle = True
+
+    def __init__(self, environments: Sequence[gymnasium.Env]) -> None:
+        self._environments = list(environments)
+        self.num_slots = len(self._environments)
+        space = self._environments[0].observation_space
+        self._space = space
+        self._is_box = isinstance(space, Box)
+        self._obs = np.zeros((self.num_slots, flatdim(space)), dtype=np.float32)
+        self._shape = space.shape if self._is_box else self._obs.shape[1:]
+        self._is_vector = self._is_box and len(self._shape) == 1
+        self._to_env = _action_adapter(self._environments[0].action_space)
+        self._is_discrete = isinstance(self._environments[0].action_space, Discrete)
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+        """See base class."""
+        for slot, seed in zip(slots, seeds, strict=True):
+            try:
+                observation, _ = self._environments[slot].reset(seed=seed)
+                self._store(slot, observation)
+            except Exception as error:
+                raise SlotError(slot, error) from error
+        return self._obs
+
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+        """See base class; only running slots are stepped."""
+        reward = np.zeros(len(running))
+        terminated = np.zeros(len(running), dtype=bool)
+        truncated = np.zeros(len(running), dtype=bool)
+        adapted = self._to_env(actions)
+        # Discrete environments expect a number; rows of an array are what the others expect.
+        of_slot = adapted.tolist() if self._is_discrete else adapted
+        slot = 0
+        try:
+            for slot in np.flatnonzero(running).tolist():
+                result = self._environments[slot].step(of_slot[slot])
+                observation, reward[slot], terminated[slot], truncated[slot], _ = result
+                self._store(slot, observation)
+        except Exception as error:
+            raise SlotError(slot, error) from error
+        return SlotStep(self._obs[: len(running)], reward, terminated, truncated)
+
+    def _store(self, slot: int, observation: Any) -> None:
+        if self._is_vector and type(observation) is np.ndarray and observation.shape == self._shape:
+            self._obs[slot] = observation  # the usual case, a third of the time of the general one
+            return
+        if not self._is_box:
+            observation = flatten(self._space, observation)
+        found = np.shape(observation)
+        if found != self._shape:
+            raise ValueError(
+                f"the observation has shape {found}, its space says {self._shape}; correct the "
+                "environment's step(), reset() or observation_space"
+            )
+        self._obs[slot] = np.reshape(observation, -1)
+
+
+def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Turns the distribution's actions into what the environment takes; the density keeps the raw."""
+    if isinstance(space, Box):
+        low, high = space.low.reshape(-1), space.high.reshape(-1)
+        shape, dtype = space.shape, space.dtype
+        return lambda actions: np.clip(actions, low, high).astype(dtype).reshape(-1, *shape)
+    start = np.asarray(space.start, dtype=np.int64)
+    if not start.any():
+        return lambda actions: actions
+    return lambda actions: actions + start
+
+
+class SlotPool:
+    """Slots by number, made when first asked for and used again and again.
+
+    Args:
+        maker: Of the environments.
+    """
+
+    def __init__(self, maker: EnvironmentMaker) -> None:
+        self._maker = maker
+        self._batches: dict[int, BatchedSlots] = {}
+        self._singles: list[gymnasium.Env] = []
+
+    def take(self, num_slots: int) -> Slots:
+        """Gives so many slots; what a former user left in them is gone with their next reset."""
+        if num_slots in self._batches:
+            return self._batches[num_slots]
+        if not self._singles:
+            batch = self._maker.make_batch(num_slots)
+            if batch is not None:
+                self._batches[num_slots] = BatchedSlots(batch)
+                return self._batches[num_slots]
+        while len(self._singles) < num_slots:
+            self._singles.append(self._maker.make_single())
+        return SingleSlots(self._singles[:num_slots])
+
+    def discard(self) -> None:
+        """Closes the environments, so that the next ones are made anew."""
+        environments = [*self._batches.values(), *self._singles]
+        self._batches, self._singles = {}, []
+        for environment in environments:
+            # One that failed may also fail to close; what counts is that it is not used again.
+            with contextlib.suppress(Exception):
+                environment.close()

@@ -1,0 +1,150 @@
+"""Learning curves: what training reported, one row per iteration, and the picture of it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ttray.runs.drawing import PALETTE, STYLES, plt, save
+
+RETURNS = ("discounted_return", "episode_return_mean")
+
+_NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS"}
+_LOOKS = dict(zip(_NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
+
+# The same wherever and however often a run is made.
+RESULTS = (
+    "iteration",
+    "num_env_steps",
+    "discounted_return",
+    "episode_return_mean",
+    "bound_before",
+    "bound_after",
+    "effective_sample_size",
+)
+COLUMNS = (*RESULTS, "num_quotas_redispatched", "sample_time_s", "optimise_time_s")
+
+
+def curve_row(result: Mapping[str, Any]) -> dict[str, float]:
+    """One row of a curve from the result of `Algorithm.train()`."""
+    sampled, learned = result["env_runners"], result["learners"]["default_policy"]
+    row = {"iteration": result["training_iteration"]}
+    row["num_env_steps"] = int(sampled["num_env_steps_sampled_lifetime"])
+    row |= {key: sampled[key] for key in COLUMNS if key in sampled}
+    row |= {key: learned[key] for key in COLUMNS if key in learned}
+    return {key: row[key] for key in COLUMNS}
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows with equal keys."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Reads what `write_csv` wrote; numbers become floats again."""
+    with path.open(newline="") as file:
+        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def mean_and_interval(runs: Sequence[Sequence[float]]) -> tuple[Any, Any]:
+    """Mean over runs `[iterations]` and half the width of its 95 % interval (0 for a single run)."""
+    values = np.asarray(runs, dtype=np.float64)
+    number = len(values)
+    if number < 2:
+        return values.mean(0), np.zeros(values.shape[1])
+    return values.mean(0), stdtrit(number - 1, 0.975) * values.std(0, ddof=1) / np.sqrt(number)
+
+
+def welch_interval(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:
+    """The difference of two means, and half the width of its 95 % interval (0 for single values)."""
+    difference = float(np.mean(left) - np.mean(right))
+    if min(len(left), len(right)) < 2:
+        return difference, 0.0
+    shares = np.array([np.var(values, ddof=1) / len(values) for values in (left, right)])
+    if not shares.sum() > 0.0:
+        return difference, 0.0
+    freedom = shares.sum() ** 2 / np.sum(shares**2 / (np.array([len(left), len(right)]) - 1))
+    return difference, float(stdtrit(freedom, 0.975) * np.sqrt(shares.sum()))
+
+
+Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
+"""Title, column to draw, and rows with `algorithm` and `seed` added."""
+
+_LABELS = {
+    "num_env_steps": "environment steps (thousands)",
+    "discounted_return": "discounted return",
+    "episode_return_mean": "undiscounted return",
+}
+
+
+def draw_curves(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draws the discounted and the undiscounted return side by side.
+
+    Args:
+        path: File to write; its suffix decides the format.
+        title: Above the picture.
+        rows: Curve rows with `algorithm` and `seed` added.
+    """
+    draw_curve_grid(path, title, [[("", column, rows) for column in RETURNS]])
+
+
+def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -> None:
+    """Draws panels with the mean and 95 % interval over seeds of both algorithms against environment steps.
+
+    Args:
+        path: File to write; its suffix decides the format.
+        title: Above the picture.
+        panels: `[rows][columns]`.
+    """
+    num_rows, num_columns = len(panels), len(panels[0])
+    figure, axes = plt.subplots(
+        num_rows,
+        num_columns,
+        figsize=(4.2 * num_columns, 3.1 * num_rows),
+        layout="constrained",
+        squeeze=False,
+    )
+    for line, line_of_axes in zip(panels, axes, strict=True):
+        labelled = None
+        for (subtitle, column, rows), axis in zip(line, line_of_axes, strict=True):
+            _draw_panel(axis, column, rows)
+            axis.set_title(subtitle, fontsize="medium")
+            if column != labelled:  # panels side by side that show the same need one label
+                axis.set_ylabel(_LABELS[column])
+            labelled = column
+    for axis in axes[-1]:
+        axis.set_xlabel(_LABELS["num_env_steps"])
+    axes[0][0].legend(frameon=False)
+    figure.suptitle(title)
+    save(figure, path)
+
+
+def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    by_run: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_run.setdefault((str(row["algorithm"]), row["seed"]), []).append(row)
+    for algorithm in sorted({name for name, _ in by_run}, reverse=True):
+        runs = [run for (name, _), run in by_run.items() if name == algorithm]
+        shortest = min(len(run) for run in runs)
+        steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
+        mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
+        colour, style = _LOOKS[algorithm]
+        label = _NAMES[algorithm] + (f", {len(runs)} seeds" if len(runs) > 1 else "")
+        axis.plot(steps, mean, color=colour, linestyle=style, label=label)
+        axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+    axis.grid(alpha=0.3)
