@@ -1,12 +1,17 @@
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tests.support.make_batches import KINDS, info_for, random_table
+from tests.support.make_batches import KINDS, random_table
 from ttray.core import batch, dcs
 from ttray.core.distributions import Categorical
+from ttray.core.ragged import as_tensors
+from ttray.core.schema import array_of, canonical, from_message, table_of, to_message
+from ttray.core.validation import validate
 
 STRATEGY = dcs.truncated(horizon=12, budget=90, gamma=0.8)
 
@@ -73,7 +78,7 @@ def test_reading_a_later_format_version_names_both_versions(table, tmp_path):
 
 
 def test_tensors_share_memory_with_the_table(table):
-    tensors = batch.as_tensors(table)
+    tensors = as_tensors(table)
     for name in ("reward", "t", "log_prob"):
         address = table[name].chunk(0).buffers()[1].address
         assert getattr(tensors, name).data_ptr() == address, name
@@ -82,7 +87,7 @@ def test_tensors_share_memory_with_the_table(table):
 
 
 def test_tensor_offsets_delimit_the_trajectories(table):
-    tensors = batch.as_tensors(table)
+    tensors = as_tensors(table)
     ids = np.asarray(table["trajectory"])
     for i, (start, end) in enumerate(zip(tensors.offsets[:-1], tensors.offsets[1:], strict=True)):
         assert set(ids[start:end]) == {i}
@@ -93,41 +98,56 @@ def test_tensor_offsets_delimit_the_trajectories(table):
 
 def test_a_sliced_and_chunked_table_gives_the_same_tensors(table):
     chunked = pa.concat_tables([table.slice(0, 7), table.slice(7, 1), table.slice(8)])
-    expected, found = batch.as_tensors(table), batch.as_tensors(chunked)
+    expected, found = as_tensors(table), as_tensors(chunked)
     for name in ("offsets", "length", "t", "obs", "action", "reward", "log_prob", "dist_inputs"):
         assert torch.equal(getattr(expected, name), getattr(found, name)), name
 
 
-def test_concatenation_shares_memory(table):
-    parts = [table.slice(0, 20), table.slice(20)]
-    joined = batch.concatenate(parts)
-    assert joined["reward"].num_chunks == 2
-    assert joined["reward"].chunk(1).buffers()[1].address == table["reward"].chunk(0).buffers()[1].address
+def test_joining_puts_the_tables_of_quotas_into_one_piece(table):
+    info = batch.BatchInfo.from_table(table)
+    quotas = [table.slice(0, 20), table.slice(20)]
+    joined = batch.Batch.join(info, [quota.replace_schema_metadata() for quota in quotas])
+    assert joined.table.equals(table, check_metadata=True)
+    assert joined.table["obs"].num_chunks == 1
 
 
-def test_concatenation_refuses_tables_of_different_iterations():
-    one = random_table(STRATEGY, Categorical(4))
-    info = info_for(STRATEGY, Categorical(4), iteration=8)
-    other = one.replace_schema_metadata(info.to_metadata())
-    with pytest.raises(ValueError, match=r"ttray\.iteration is b'8', expected b'7'"):
-        batch.concatenate([one, other])
-    with pytest.raises(ValueError, match="at least one table"):
-        batch.concatenate([])
+def test_joining_refuses_what_is_not_the_plan_or_not_one_batch(table):
+    info = batch.BatchInfo.from_table(table)
+    with pytest.raises(ValueError, match="does not fit its strategy"):
+        batch.Batch.join(info, [table.slice(1)])
+    wider = random_table(STRATEGY, Categorical(4), obs_size=5)
+    with pytest.raises(ValueError, match="come from one environment"):
+        batch.Batch.join(info, [table.replace_schema_metadata(), wider])
+
+
+def test_a_batch_is_looked_at_as_tensors_once(table):
+    whole = batch.Batch.of(table)
+    assert whole.tensors is whole.tensors
+    assert whole.tensors.reward.data_ptr() == table["reward"].chunk(0).buffers()[1].address
+
+
+def test_a_batch_travels_as_one_message(table):
+    whole = batch.Batch.of(table)
+    assert whole.tensors is not None  # which stay behind
+    arrived = pickle.loads(pickle.dumps(whole))
+    assert arrived.info == whole.info
+    assert arrived.table.equals(table, check_metadata=True)
+    assert "tensors" not in vars(arrived)
 
 
 def test_canonical_order_and_digest_do_not_depend_on_row_order(table):
     shuffled = table.take(np.random.default_rng(0).permutation(table.num_rows))
-    assert batch.canonical(shuffled).equals(table)
+    assert canonical(shuffled).equals(table)
     assert batch.digest(shuffled) == batch.digest(table)
-    assert batch.canonical(table) is table
+    assert canonical(table) is table
 
 
 def test_a_message_is_the_same_table_in_one_piece_of_memory(table):
     half = table.num_rows // 2
-    in_two = batch.concatenate([table.slice(0, half), table.slice(half)])
+    in_two = pa.concat_tables([table.slice(0, half), table.slice(half)])
     for sent in (table, in_two):
-        schema, rows = batch.to_message(sent)
-        read = batch.from_message(schema, rows)
+        schema, rows = to_message(sent)
+        read = from_message(schema, rows)
         assert read.equals(table, check_metadata=True)
         memory = range(rows.address, rows.address + rows.size)
         buffers = [piece for column in read.columns for piece in column.chunk(0).buffers() if piece]
@@ -142,39 +162,39 @@ def test_digest_sees_a_single_bit():
 
 
 def test_a_table_that_fits_its_strategy_is_valid(table):
-    batch.validate(table, STRATEGY)
-    batch.validate(table.take(np.random.default_rng(0).permutation(table.num_rows)), STRATEGY)
+    validate(table, STRATEGY)
+    validate(table.take(np.random.default_rng(0).permutation(table.num_rows)), STRATEGY)
 
 
 def test_validation_names_missing_trajectories(table):
     with pytest.raises(ValueError, match=r"2 missing: trajectory 1, 4"):
-        batch.validate(without(without(table, 4), 1), STRATEGY)
+        validate(without(without(table, 4), 1), STRATEGY)
 
 
 def test_validation_names_duplicate_trajectories(table):
     again = table.filter(np.asarray(table["trajectory"]) == 3)
     with pytest.raises(ValueError, match=r"1 duplicate: trajectory 3"):
-        batch.validate(pa.concat_tables([table, again]), STRATEGY)
+        validate(pa.concat_tables([table, again]), STRATEGY)
 
 
 def test_validation_names_trajectories_of_wrong_length():
     table = random_table(STRATEGY, Categorical(4), early=0.0)
     last = np.flatnonzero(np.asarray(table["trajectory"]) == 2)[-1]
     with pytest.raises(ValueError, match=r"1 of wrong length: trajectory 2"):
-        batch.validate(table.take(np.delete(np.arange(table.num_rows), last)), STRATEGY)
+        validate(table.take(np.delete(np.arange(table.num_rows), last)), STRATEGY)
 
 
 def test_validation_names_unplanned_and_relabelled_trajectories(table):
     ids = np.asarray(table["trajectory"]).copy()
     ids[ids == 0] = 1000
     with pytest.raises(ValueError, match=r"1 missing: trajectory 0; 1 not planned: trajectory 1000"):
-        batch.validate(replaced(table, "trajectory", ids), STRATEGY)
+        validate(replaced(table, "trajectory", ids), STRATEGY)
 
 
 def test_validation_sees_a_gap_inside_a_trajectory():
     table = random_table(STRATEGY, Categorical(4), early=0.0)
     with pytest.raises(ValueError, match=r"with missing steps: trajectory 0"):
-        batch.validate(table.take(np.delete(np.arange(table.num_rows), 1)), STRATEGY)
+        validate(table.take(np.delete(np.arange(table.num_rows), 1)), STRATEGY)
 
 
 def test_validation_sees_steps_after_termination():
@@ -182,25 +202,26 @@ def test_validation_sees_steps_after_termination():
     terminated = np.zeros(table.num_rows, dtype=bool)
     terminated[1] = True
     with pytest.raises(ValueError, match=r"going on after termination: trajectory 0"):
-        batch.validate(replaced(table, "terminated", terminated), STRATEGY)
+        validate(replaced(table, "terminated", terminated), STRATEGY)
 
 
 def test_validation_against_another_strategy_fails(table):
     with pytest.raises(ValueError, match="does not fit its strategy"):
-        batch.validate(table, dcs.uniform(horizon=12, budget=96))
+        validate(table, dcs.uniform(horizon=12, budget=96))
 
 
 def test_validation_of_an_empty_table_names_every_trajectory(table):
     with pytest.raises(ValueError, match=f"{STRATEGY.num_trajectories} missing"):
-        batch.validate(table.slice(0, 0), STRATEGY)
+        validate(table.slice(0, 0), STRATEGY)
 
 
-def test_columns_of_different_lengths_or_types_are_refused(table):
-    arrays = {name: batch._numpy(table, name) for name in table.schema.names}
-    info = batch.BatchInfo.from_table(table)
+def test_columns_of_different_lengths_names_or_types_are_refused(table):
+    arrays = {name: array_of(table, name) for name in table.schema.names}
     with pytest.raises(ValueError, match="same number of rows"):
-        batch.from_columns(info, **(arrays | {"t": arrays["t"][1:]}))
+        table_of(arrays | {"t": arrays["t"][1:]})
     with pytest.raises(ValueError, match="column 'reward' must be double, found float"):
-        batch.from_columns(info, **(arrays | {"reward": arrays["reward"].astype(np.float32)}))
+        table_of(arrays | {"reward": arrays["reward"].astype(np.float32)})
     with pytest.raises(ValueError, match="column 'obs' must be"):
-        batch.from_columns(info, **(arrays | {"obs": arrays["obs"][:, :, None]}))
+        table_of(arrays | {"obs": arrays["obs"][:, :, None]})
+    with pytest.raises(ValueError, match=r"a batch has the columns trajectory, .* found .*surprise"):
+        table_of(arrays | {"surprise": arrays["t"]})

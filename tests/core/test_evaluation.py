@@ -16,11 +16,12 @@ from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
 from tests.support.make_batches import KINDS
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors, read_parquet, write_parquet
+from ttray.core.batch import BatchInfo, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Categorical, Comparison
 from ttray.core.evaluation import Recording, _variance_shares, off_policy, on_policy
 from ttray.core.quotas import trajectory_lengths
+from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Surrogate, bound
 from ttray.envs.evaluation import expected_return
 

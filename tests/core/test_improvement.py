@@ -8,10 +8,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from tests.support.make_batches import KINDS, info_for, random_actions
-from ttray.core import batch, dcs
+from tests.support.make_batches import KINDS, info_for, random_actions, table_for
+from ttray.core import dcs
+from ttray.core.batch import Batch
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 from ttray.core.quotas import trajectory_lengths
+from ttray.core.search import SearchSettings
 
 GAMMA, DELTA, CLIP, OBS_SIZE = 0.9, 0.3, 1.5, 3
 STRATEGIES = {
@@ -56,7 +58,7 @@ def sampled_table(strategy, distribution, policy, seed=0, early=0.3):
     action = random_actions(distribution, inputs.numpy(), rng)
     log_prob = distribution.log_prob(inputs, torch.from_numpy(action)).numpy().astype(np.float32)
     reward = obs[:, 0] * (1.0 + action.reshape(len(t), -1)[:, 0]) + 0.1 * rng.standard_normal(len(t))
-    return batch.from_columns(
+    return table_for(
         info_for(strategy, distribution),
         trajectory=trajectory,
         length=lengths[trajectory].astype(np.int32),
@@ -174,20 +176,9 @@ class BookUpdate:
         return theta
 
 
-def settings(**changes):
-    values = {
-        "gamma": GAMMA,
-        "delta": DELTA,
-        "importance_weight_clip": CLIP,
-        "min_max_reward": None,
-        "num_offline_iterations": 4,
-        "line_search": "parabola",
-        "gradient_tolerance": 1e-4,
-        "gain_tolerance": 1e-4,
-        "max_line_search_evaluations": 30,
-        "num_threads": 1,
-    }
-    return ImprovementSettings(**(values | changes))
+def settings(*, num_offline_iterations=4, **changes):
+    values = {"gamma": GAMMA, "delta": DELTA, "importance_weight_clip": CLIP}
+    return ImprovementSettings(**(values | changes), search=SearchSettings(num_offline_iterations))
 
 
 @pytest.mark.parametrize("algorithm", STRATEGIES)
@@ -198,7 +189,7 @@ def test_update_equals_the_book(algorithm, kind):
     table = sampled_table(strategy, distribution, ours)
     start = parameters_to_vector(ours.parameters()).detach().clone()
     expected = BookUpdate(table, kind, books, uniform=algorithm == "POIS").run(iterations=4)
-    report = improve(ours, ours.forward, table, settings())
+    report = improve(ours, ours.forward, Batch.of(table), settings())
     found = parameters_to_vector(ours.parameters()).detach()
     assert (expected - start).norm() > 1e-2, "the update must move for the comparison to mean anything"
     assert torch.allclose(found, expected, rtol=1e-7, atol=1e-8)
@@ -210,7 +201,7 @@ def test_report_has_the_published_metrics():
     distribution = KINDS["categorical"]
     policy = Policy(distribution)
     table = sampled_table(STRATEGIES["TT-POIS"], distribution, policy)
-    report = improve(policy, policy.forward, table, settings())
+    report = improve(policy, policy.forward, Batch.of(table), settings())
     assert set(report) == {
         "bound_before", "bound_after", "gain", "step_sizes", "num_gradients", "num_bound_evaluations",
         "max_weight", "effective_sample_size", "renyi2", "stop_reason", "num_nonfinite_rejected",
@@ -227,7 +218,7 @@ def test_batch_of_other_weights_is_refused_with_its_trajectories():
     table = sampled_table(STRATEGIES["TT-POIS"], distribution, sampler)
     before = parameters_to_vector(learner.parameters()).clone()
     with pytest.raises(StaleBatchError, match="trajectory 0, 1, 2"):
-        improve(learner, learner.forward, table, settings())
+        improve(learner, learner.forward, Batch.of(table), settings())
     assert torch.equal(parameters_to_vector(learner.parameters()), before)
 
 
@@ -245,7 +236,7 @@ def test_an_interrupted_update_leaves_the_weights_as_they_were():
         return policy(obs)
 
     with pytest.raises(KeyboardInterrupt):
-        improve(policy, forward, table, settings())
+        improve(policy, forward, Batch.of(table), settings())
     assert calls[-1], "the interruption must come while a candidate is evaluated"
     assert torch.equal(parameters_to_vector(policy.parameters()), before)
 
@@ -254,8 +245,8 @@ def test_min_max_reward_widens_the_bound():
     distribution = KINDS["categorical"]
     policy = Policy(distribution)
     table = sampled_table(STRATEGIES["TT-POIS"], distribution, policy)
-    plain = improve(Policy(distribution), policy.forward, table, settings(num_offline_iterations=1))
-    wide = improve(Policy(distribution), policy.forward, table, settings(min_max_reward=50.0))
+    plain = improve(Policy(distribution), policy.forward, Batch.of(table), settings(num_offline_iterations=1))
+    wide = improve(Policy(distribution), policy.forward, Batch.of(table), settings(min_max_reward=50.0))
     assert wide["bound_before"] < plain["bound_before"]
 
 
@@ -264,6 +255,8 @@ def test_infinite_bounds_are_rejected_and_the_weights_stay_finite():
     policy = Policy(distribution)
     table = sampled_table(STRATEGIES["TT-POIS"], distribution, policy)
     # A loose confidence level makes steps so bold that the divergence becomes infinite.
-    report = improve(policy, policy.forward, table, settings(delta=0.999999, importance_weight_clip=None))
+    report = improve(
+        policy, policy.forward, Batch.of(table), settings(delta=0.999999, importance_weight_clip=None)
+    )
     assert torch.isfinite(parameters_to_vector(policy.parameters())).all()
     assert math.isfinite(report["bound_after"])

@@ -132,40 +132,40 @@ def naive_duration(lengths: np.ndarray, num_slots: int) -> int:
 
 @given(sorted_lengths, st.integers(1, 70))
 def test_packing_runs_every_trajectory_once_and_finishes_as_early_as_all_slots_would(
-    lengths: np.ndarray, max_slots: int
+    lengths: np.ndarray, num_slots: int
 ) -> None:
-    packing = quotas.pack(lengths, max_slots)
+    packing = quotas.pack(lengths, num_slots)
     slots = slots_of(packing)
     assert sorted(itertools.chain(*slots)) == list(range(len(lengths)))
-    assert 1 <= packing.num_slots <= min(max_slots, len(lengths))
-    assert packing.num_vector_steps == naive_duration(lengths, max_slots)
+    assert 1 <= packing.num_slots <= min(num_slots, len(lengths))
+    assert packing.num_vector_steps == naive_duration(lengths, num_slots)
 
 
 @given(sorted_lengths, st.integers(1, 70))
 def test_packing_deals_to_the_least_loaded_of_the_fewest_useful_slots(
-    lengths: np.ndarray, max_slots: int
+    lengths: np.ndarray, num_slots: int
 ) -> None:
-    packing = quotas.pack(lengths, max_slots)
-    duration = naive_duration(lengths, max_slots)
+    packing = quotas.pack(lengths, num_slots)
+    duration = naive_duration(lengths, num_slots)
     fewest = next(n for n in itertools.count(1) if naive_duration(lengths, n) <= duration)
     assert sorted(slots_of(packing)) == sorted(naive_packing(lengths, fewest))
 
 
 @given(sorted_lengths, st.integers(1, 70))
 def test_fuller_slots_come_first_so_that_those_done_are_at_the_end(
-    lengths: np.ndarray, max_slots: int
+    lengths: np.ndarray, num_slots: int
 ) -> None:
-    loads = [int(lengths[slot].sum()) for slot in slots_of(quotas.pack(lengths, max_slots))]
+    loads = [int(lengths[slot].sum()) for slot in slots_of(quotas.pack(lengths, num_slots))]
     assert loads == sorted(loads, reverse=True)
 
 
 def test_packing_leaves_out_slots_that_would_wait_for_the_longest_trajectory() -> None:
-    packing = quotas.pack([10, 4, 3, 3, 2, 2, 2, 2, 2], max_slots=64)
+    packing = quotas.pack([10, 4, 3, 3, 2, 2, 2, 2, 2], num_slots=64)
     assert (packing.num_slots, packing.num_vector_steps) == (3, 10)
 
 
 def test_packing_runs_similar_lengths_side_by_side() -> None:
-    packing = quotas.pack([10, 9, 9, 9], max_slots=64)  # 3 slots would take 18 steps
+    packing = quotas.pack([10, 9, 9, 9], num_slots=64)  # 3 slots would take 18 steps
     assert (packing.num_slots, packing.num_vector_steps) == (4, 10)
 
 
@@ -208,10 +208,10 @@ def test_a_finer_split_takes_few_more_vector_steps() -> None:
 @pytest.mark.parametrize(
     ("lengths", "number", "message"),
     [
-        ([3, 2], 0, r"(num_quotas|max_slots) must be an integer, at least 1, found 0"),
-        ([3, 2], 1.5, "(num_quotas|max_slots) must be an integer, at least 1, found 1.5"),
-        ([3, 2], math.nan, "(num_quotas|max_slots) .* found nan"),
-        ([3, 2], True, "(num_quotas|max_slots) .* found True"),
+        ([3, 2], 0, r"(num_quotas|num_slots) must be an integer, at least 1, found 0"),
+        ([3, 2], 1.5, "(num_quotas|num_slots) must be an integer, at least 1, found 1.5"),
+        ([3, 2], math.nan, "(num_quotas|num_slots) .* found nan"),
+        ([3, 2], True, "(num_quotas|num_slots) .* found True"),
         ([], 1, r"lengths must be .* not empty, found shape \(0,\)"),
         ([[3, 2]], 1, r"lengths must be one-dimensional .* found shape \(1, 2\)"),
         ([2, 3], 1, "lengths must not increase, found 2 and then 3 at index 1; sort"),

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ttray.core.search import LINE_SEARCHES, maximise
+from ttray.core.search import LINE_SEARCHES, SearchSettings, maximise
 
 
 class Quadratic:
@@ -41,14 +41,8 @@ def zeros(size):
 
 def test_finds_the_maximum_of_a_quadratic(line_search):
     objective = Quadratic([3.0, -2.0], [1.0, 4.0])
-    result = maximise(
-        objective,
-        zeros(2),
-        num_iterations=200,
-        line_search=line_search,
-        gradient_tolerance=1e-6,
-        gain_tolerance=1e-14,
-    )
+    settings = SearchSettings(200, line_search, gradient_tolerance=1e-6, gain_tolerance=1e-14)
+    result = maximise(objective, zeros(2), settings)
     assert torch.allclose(result.parameters, objective.top, atol=1e-4)
     assert result.value_after == pytest.approx(0.0, abs=1e-8)
     assert result.gain == pytest.approx(0.5 * (9 + 4 * 4))
@@ -57,14 +51,14 @@ def test_finds_the_maximum_of_a_quadratic(line_search):
 def test_parabola_is_exact_on_a_one_dimensional_quadratic():
     # The predicted gain of ε = 1 is 1; the true top is at ε = ‖g‖² / (gᵀHg / ‖g‖²) = 9 here.
     objective = Quadratic([3.0], [1.0])
-    result = maximise(objective, zeros(1), num_iterations=1)
+    result = maximise(objective, zeros(1), SearchSettings(num_offline_iterations=1))
     assert result.step_sizes[0] == pytest.approx(9.0)
     assert result.parameters.item() == pytest.approx(3.0)
 
 
 def test_reported_step_is_the_accepted_one(line_search):
     objective = Quadratic([3.0, -2.0], [1.0, 4.0])
-    result = maximise(objective, zeros(2), num_iterations=1, line_search=line_search)
+    result = maximise(objective, zeros(2), SearchSettings(num_offline_iterations=1, line_search=line_search))
     gradient = objective.gradient(zeros(2))
     expected = result.step_sizes[0] * gradient / gradient.square().sum()
     assert torch.equal(result.parameters, expected)
@@ -73,21 +67,21 @@ def test_reported_step_is_the_accepted_one(line_search):
 
 def test_counts_are_what_the_objective_saw(line_search):
     objective = Quadratic([3.0, -2.0], [1.0, 4.0])
-    result = maximise(objective, zeros(2), num_iterations=4, line_search=line_search)
+    result = maximise(objective, zeros(2), SearchSettings(num_offline_iterations=4, line_search=line_search))
     assert result.num_evaluations == len(objective.evaluated)
     assert result.num_gradients == 4 == len(result.step_sizes)
     assert result.stop_reason == "max_iterations"
 
 
 def test_stops_at_a_small_gradient(line_search):
-    result = maximise(Quadratic([0.0], [1.0]), zeros(1), line_search=line_search)
+    result = maximise(Quadratic([0.0], [1.0]), zeros(1), SearchSettings(line_search=line_search))
     assert result.stop_reason == "small_gradient"
     assert result.step_sizes == ()
     assert result.gain == 0.0
 
 
 def test_stops_at_a_small_gain(line_search):
-    result = maximise(Quadratic([0.01], [1.0]), zeros(1), line_search=line_search)
+    result = maximise(Quadratic([0.01], [1.0]), zeros(1), SearchSettings(line_search=line_search))
     assert result.stop_reason == "small_gain"
     assert 0.0 <= result.gain < 1e-4
 
@@ -96,7 +90,7 @@ def test_stops_at_a_small_gain(line_search):
 def test_nonfinite_values_are_rejected_and_counted(line_search, bad):
     objective = Quadratic([3.0], [1.0], value_is_bad=lambda x: bool(x > 2.0))
     objective.bad_value = bad
-    result = maximise(objective, zeros(1), num_iterations=3, line_search=line_search)
+    result = maximise(objective, zeros(1), SearchSettings(num_offline_iterations=3, line_search=line_search))
     assert result.num_nonfinite_rejected > 0
     assert 0.0 < result.parameters.item() <= 2.0
     assert math.isfinite(result.value_after)
@@ -106,7 +100,7 @@ def test_nonfinite_values_are_rejected_and_counted(line_search, bad):
 def test_values_that_are_never_finite_leave_the_start(line_search):
     objective = Quadratic([3.0], [1.0], value_is_bad=lambda x: bool(x != 0.0))
     start = zeros(1)
-    result = maximise(objective, start, line_search=line_search)
+    result = maximise(objective, start, SearchSettings(line_search=line_search))
     assert torch.equal(result.parameters, start)
     assert result.parameters is not start
     assert result.stop_reason == "small_gain"
@@ -115,7 +109,7 @@ def test_values_that_are_never_finite_leave_the_start(line_search):
 
 def test_nonfinite_gradient_leaves_the_last_good_parameters(line_search):
     objective = Quadratic([3.0, -2.0], [1.0, 4.0], gradient_is_bad=lambda x: bool(x.abs().max() > 0))
-    result = maximise(objective, zeros(2), line_search=line_search)
+    result = maximise(objective, zeros(2), SearchSettings(line_search=line_search))
     assert result.stop_reason == "nonfinite_gradient"
     assert result.num_nonfinite_rejected == 1
     assert len(result.step_sizes) == 1
@@ -127,7 +121,7 @@ def test_a_worse_candidate_is_never_accepted(line_search):
     objective = Quadratic([0.0], [1.0])
     objective.gradient = lambda x: torch.ones_like(x)
     start = torch.zeros(1, dtype=torch.float64)
-    result = maximise(objective, start, line_search=line_search)
+    result = maximise(objective, start, SearchSettings(line_search=line_search))
     assert torch.equal(result.parameters, start)
     assert result.step_sizes == (0.0,)
 
@@ -135,19 +129,21 @@ def test_a_worse_candidate_is_never_accepted(line_search):
 def test_nonfinite_start_is_a_clear_error():
     objective = Quadratic([3.0], [1.0], value_is_bad=lambda x: True)
     with pytest.raises(ValueError, match="objective is -inf at the start"):
-        maximise(objective, zeros(1))
+        maximise(objective, zeros(1), SearchSettings())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"line_search": "golden"}, r"unknown line_search 'golden'; choose one of \['binary', 'parabola'"),
-        ({"num_iterations": 0}, "num_iterations must be at least 1, found 0"),
-        ({"gradient_tolerance": -1.0}, "gradient_tolerance must be finite and not negative, found -1"),
-        ({"gain_tolerance": math.nan}, "gain_tolerance must be finite and not negative, found nan"),
-        ({"max_line_search_evaluations": 0}, "max_line_search_evaluations must be at least 1"),
+        ({"line_search": "golden"}, "line_search must be one of parabola, binary, found 'golden'"),
+        ({"line_search": []}, r"line_search must be one of parabola, binary, found \[\]"),
+        ({"num_offline_iterations": 0}, "num_offline_iterations must be an integer, at least 1, found 0"),
+        ({"num_offline_iterations": 2.0}, "num_offline_iterations must be an integer, at least 1, found 2.0"),
+        ({"gradient_tolerance": -1.0}, "gradient_tolerance must be a finite number, at least 0, found -1.0"),
+        ({"gain_tolerance": math.nan}, "gain_tolerance must be a finite number, at least 0, found nan"),
+        ({"max_line_search_evaluations": 0}, "max_line_search_evaluations must be an integer, at least 1"),
     ],
 )
 def test_bad_settings_are_value_errors(change, message):
     with pytest.raises(ValueError, match=message):
-        maximise(Quadratic([3.0], [1.0]), zeros(1), **change)
+        SearchSettings(**change)

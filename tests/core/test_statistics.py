@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.make_batches import info_for
-from ttray.core import batch, dcs
+from tests.support.make_batches import info_for, table_for
+from ttray.core import dcs
 from ttray.core.distributions import Categorical
 from ttray.core.quotas import trajectory_lengths
+from ttray.core.ragged import as_tensors
 from ttray.core.surrogate import Surrogate
 
 GAMMA, HORIZON = 0.9, 6
@@ -56,7 +57,7 @@ def simulate(strategy, rng):
     kept = np.arange(HORIZON) < lengths[:, None]
     trajectory, t = np.nonzero(kept)
     inputs = BEHAVIOUR[states[kept]].astype(np.float32)
-    return batch.from_columns(
+    return table_for(
         info_for(strategy, POLICY),
         trajectory=trajectory,
         length=lengths[trajectory].astype(np.int32),
@@ -73,7 +74,7 @@ def simulate(strategy, rng):
 def batches_of(strategy, count, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        ragged = batch.as_tensors(simulate(strategy, rng))
+        ragged = as_tensors(simulate(strategy, rng))
         yield ragged, Surrogate(ragged, strategy, gamma=GAMMA)
 
 

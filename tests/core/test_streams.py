@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ttray.core.streams import TrajectoryStreams, pcg64_states, spawned_words, trajectory_streams
+from ttray.core.streams import TrajectoryStreams, pcg64_states, spawned_words
 
 small = st.integers(0, 2**32 - 1)
 # Around the edges of 32-bit words, where NumPy changes the number of words that it hashes.
@@ -15,6 +15,11 @@ edges = st.sampled_from([0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**63])
 seeds = st.one_of(small, edges, st.integers(0, 2**300))
 iterations = st.one_of(small, edges, st.integers(0, 2**100))
 trajectories = st.lists(st.one_of(small, edges, st.integers(0, 2**64 - 1)), min_size=1, max_size=8)
+
+
+def streams_of(seed: int, iteration: int, trajectory: int) -> tuple[int, dict[str, Any]]:
+    streams = TrajectoryStreams.of(seed, iteration, [trajectory])
+    return streams.env_seeds[0], streams.noise_state(0)
 
 
 def numpy_words(seed: int, iteration: int, trajectory: int, num_words: int) -> list[int]:
@@ -33,7 +38,7 @@ def test_words_are_those_of_numpy(seed: int, iteration: int, ids: list[int], num
 
 @given(seeds, iterations, st.integers(0, 2**62))
 def test_streams_are_made_of_the_words(seed: int, iteration: int, trajectory: int) -> None:
-    env_seed, state = trajectory_streams(seed, iteration, trajectory)
+    env_seed, state = streams_of(seed, iteration, trajectory)
     first, high, low, inc_high, inc_low = numpy_words(seed, iteration, trajectory, 5)
     assert env_seed == first >> 32
     assert state["state"] == {"state": high * 2**64 + low, "inc": inc_high * 2**64 + (inc_low | 1)}
@@ -45,13 +50,13 @@ def test_streams_are_made_of_the_words(seed: int, iteration: int, trajectory: in
 def test_streams_of_many_are_the_streams_of_each() -> None:
     streams = TrajectoryStreams.of(3, 1, range(40, 60))
     for position, trajectory in enumerate(range(40, 60)):
-        single = trajectory_streams(3, 1, trajectory)
+        single = streams_of(3, 1, trajectory)
         assert (streams.env_seeds[position], streams.noise_state(position)) == single
 
 
 def test_streams_are_recorded() -> None:
     # What earlier runs drew must be drawn again: these values may never change.
-    env_seed, state = trajectory_streams(7, 2, 11)
+    env_seed, state = streams_of(7, 2, 11)
     assert env_seed == 3296333682
     assert state["state"] == {
         "state": 214676095482481883567637562761624107660,

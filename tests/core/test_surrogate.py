@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.core.test_distributions import BOOK
 from tests.support import by_the_book
 from tests.support.make_batches import KINDS, random_inputs, random_table
-from ttray.core import batch, dcs
+from ttray.core import dcs
 from ttray.core.distributions import Comparison
+from ttray.core.ragged import as_tensors
 from ttray.core.surrogate import Surrogate, bound, effective_sample_size
 
 DELTA, MAX_REWARD = 0.3, 4.0
@@ -38,7 +39,7 @@ def book_trajectories(ragged, book, behaviour, target):
 
 def random_case(kind, strategy, seed, scale=0.2):
     distribution = KINDS[kind]
-    ragged = batch.as_tensors(random_table(strategy, distribution, seed))
+    ragged = as_tensors(random_table(strategy, distribution, seed))
     behaviour = ragged.dist_inputs.double()
     rng = np.random.default_rng(seed + 1)
     target = behaviour + torch.tensor(random_inputs(distribution, len(behaviour), rng, scale))
@@ -108,7 +109,7 @@ def test_gradient_passes_gradcheck(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_target_equal_to_behaviour_is_on_policy_exactly(kind):
     strategy = dcs.truncated(horizon=20, budget=200, gamma=0.9)
-    ragged = batch.as_tensors(random_table(strategy, KINDS[kind], seed=6))
+    ragged = as_tensors(random_table(strategy, KINDS[kind], seed=6))
     comparison = KINDS[kind].comparison(ragged.dist_inputs, ragged.action)(ragged.dist_inputs)
     surrogate = Surrogate(ragged, strategy, gamma=0.9)
     assert surrogate.sums(comparison).estimate.item() == surrogate.on_policy().item()
@@ -130,7 +131,7 @@ def test_infinite_divergence_gives_minus_infinity_and_no_nan(bad):
 
 def test_infinite_divergence_is_infinite_only_for_the_lengths_it_reaches():
     strategy = dcs.truncated(horizon=5, budget=14, gamma=0.9)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
     log_renyi2 = torch.zeros(len(ragged.t), dtype=torch.float64)
     log_renyi2[2] = math.inf  # step 2 of the longest trajectory
     surrogate = Surrogate(ragged, strategy, gamma=0.9)
@@ -140,7 +141,7 @@ def test_infinite_divergence_is_infinite_only_for_the_lengths_it_reaches():
 
 def test_divergence_that_overflows_is_rejected_and_not_nan():
     strategy = dcs.uniform(horizon=3, budget=6)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
     huge = torch.full((6,), 500.0, dtype=torch.float64)
     surrogate = Surrogate(ragged, strategy, gamma=1.0)
     sums = surrogate.sums(Comparison(torch.zeros_like(huge), huge))
@@ -149,7 +150,7 @@ def test_divergence_that_overflows_is_rejected_and_not_nan():
 
 def test_overflowing_weight_has_a_finite_clipped_value_and_gradient():
     strategy = dcs.uniform(horizon=3, budget=6)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"], early=0.0))
     log_ratio = torch.full((6,), 500.0, dtype=torch.float64, requires_grad=True)
     surrogate = Surrogate(ragged, strategy, gamma=1.0, importance_weight_clip=100.0)
     sums = surrogate.sums(Comparison(log_ratio, torch.zeros(6, dtype=torch.float64)))
@@ -167,7 +168,7 @@ def test_sums_of_shards_add_up_to_the_whole(kind):
     target = torch.tensor(random_inputs(KINDS[kind], table.num_rows, rng))
 
     def sums(rows):
-        ragged = batch.as_tensors(table.filter(rows))
+        ragged = as_tensors(table.filter(rows))
         compare = KINDS[kind].comparison(ragged.dist_inputs.double(), ragged.action)
         return Surrogate(ragged, strategy, gamma=0.9).sums(compare(target[torch.tensor(rows)]))
 
@@ -179,7 +180,7 @@ def test_sums_of_shards_add_up_to_the_whole(kind):
 
 def test_one_trajectory_of_one_step():
     strategy = dcs.truncated(horizon=1, budget=1, gamma=0.5)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"], rewards=lambda t: t + 2.0))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"], rewards=lambda t: t + 2.0))
     surrogate = Surrogate(ragged, strategy, gamma=0.5)
     zeros = torch.zeros(1, dtype=torch.float64)
     found = bound(surrogate.sums(Comparison(zeros, zeros)), delta=0.5, max_reward=2.0)
@@ -190,7 +191,7 @@ def test_one_trajectory_of_one_step():
 def test_batch_without_reward_has_no_width_and_a_finite_gradient():
     strategy = dcs.uniform(horizon=3, budget=6)
     table = random_table(strategy, KINDS["categorical"], rewards=lambda t: np.zeros(len(t)))
-    surrogate = Surrogate(batch.as_tensors(table), strategy, gamma=1.0)
+    surrogate = Surrogate(as_tensors(table), strategy, gamma=1.0)
     ratio = torch.zeros(table.num_rows, dtype=torch.float64, requires_grad=True)
     value = bound(surrogate.sums(Comparison(ratio, 2 * ratio)), delta=DELTA, max_reward=0.0)
     assert value.item() == 0.0
@@ -215,7 +216,7 @@ def test_batch_without_reward_has_no_width_and_a_finite_gradient():
 )
 def test_bad_settings_are_value_errors(call, message):
     strategy = dcs.uniform(horizon=3, budget=6)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"]))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"]))
     with pytest.raises(ValueError, match=message):
         call(strategy, ragged)
 
@@ -225,7 +226,7 @@ def test_bad_settings_are_value_errors(call, message):
 )
 def test_bad_bound_settings_are_value_errors(delta, max_reward):
     strategy = dcs.uniform(horizon=3, budget=6)
-    ragged = batch.as_tensors(random_table(strategy, KINDS["categorical"]))
+    ragged = as_tensors(random_table(strategy, KINDS["categorical"]))
     zeros = torch.zeros(len(ragged.t), dtype=torch.float64)
     sums = Surrogate(ragged, strategy, gamma=1.0).sums(Comparison(zeros, zeros))
     with pytest.raises(ValueError, match=r"must be .*found"):

@@ -124,7 +124,7 @@ CASES = {
     "no patience": (lambda: small_config(quota_timeout_s=0.0), "quota_timeout_s must be positive, found 0"),
     "no quotas": (
         lambda: small_config(quotas_per_env_runner=0),
-        "quotas_per_actor must be at least 1, or None to choose, found 0",
+        "quotas_per_env_runner must be at least 1, or None to choose, found 0",
     ),
 }
 

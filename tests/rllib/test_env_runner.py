@@ -10,7 +10,8 @@ from ray.tune.registry import register_env
 from tests.support.environments import ProbeEnv
 from tests.support.service import checked_digest
 from ttray.rllib.env_runner import QuotaEnvRunner, dispatcher_of, maker_from_config
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
 
 
 def config_of(environment, num_env_runners=0, **env_config):

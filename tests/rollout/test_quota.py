@@ -2,6 +2,7 @@
 
 import gymnasium
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.special import log_softmax
 from scipy.stats import norm
@@ -22,9 +23,10 @@ from tests.support.environments import (
     streams_of,
 )
 from tests.support.make_batches import random_noise
-from ttray.core.batch import BatchInfo, concatenate, digest, validate
+from ttray.core.batch import BatchInfo, digest
 from ttray.core.distributions import DiagonalGaussian, from_description
 from ttray.core.quotas import Quota, split, trajectory_lengths
+from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import RolloutStats
 from ttray.rollout.slots import BatchedSlots, SingleSlots, SlotPool
@@ -43,7 +45,7 @@ every_maker = pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys(
 
 def collect(maker, strategy, **how):
     tables, stats = roll(maker, strategy, **how)
-    table = concatenate(tables)
+    table = pa.concat_tables(tables)
     validate(table, strategy)
     return table, stats
 
@@ -170,7 +172,7 @@ def test_single_environments_take_exactly_as_many_steps_as_the_table_has_rows(sl
 def test_batches_do_not_step_a_slot_that_is_done():
     # One slot runs 5 steps, the other 3 + 1.
     _, (stats,) = collect(EnvironmentMaker.of("ttray/Dam-v0"), strategy_of(1, 0, 1, 0, 1))
-    assert (stats.num_steps, stats.num_slot_steps, stats.num_steps_saved) == (9, 9, 0)
+    assert (stats.num_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (9, 9, 0)
 
 
 @pytest.mark.parametrize("strategy", [strategy_of(4), strategy_of(1), strategy_of(0, 0, 0, 0, 1)])
@@ -189,7 +191,7 @@ def test_more_slots_than_trajectories_use_no_more_slots_than_trajectories():
 
     strategy, pool = strategy_of(0, 0, 3), SlotPool(probe())
     info, policy = info_of(probe(), strategy), policy_for(probe())
-    ttray.rollout.quota.collect_quota(take, policy, info, Quota(0, 0, 3), max_slots=64)
+    ttray.rollout.quota.collect_quota(take, policy, info, Quota(0, 0, 3), num_slots=64)
     assert asked == [3]
 
 
@@ -215,7 +217,7 @@ def test_a_fallen_pole_ends_its_trajectory_and_saves_the_rest(slots):
     # The planned length stays in the table: what follows a fall is worth 0, and is not missing.
     assert np.array_equal(column(table, "length"), np.repeat(lengths, rows))
     assert isinstance(stats, RolloutStats)
-    assert stats.num_steps_saved == strategy.budget - table.num_rows > 0
+    assert stats.num_env_steps_saved == strategy.budget - table.num_rows > 0
     assert stats.num_slot_steps == table.num_rows
 
 

@@ -6,11 +6,13 @@ import sys
 
 import gymnasium
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.environments import env_seed, info_of, policy_for, roll, strategy_of
-from ttray.core.batch import concatenate, digest, validate
+from ttray.core.batch import digest
 from ttray.core.quotas import Quota, pack, trajectory_lengths
+from ttray.core.validation import validate
 from ttray.envs.dam import DamVectorEnv
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import RolloutError, collect_quota
@@ -100,7 +102,7 @@ def test_slots_freed_by_early_ends_take_work_over_and_finish_no_later_than_plann
     assert set(calls) <= {1, 2}
     # No slot waits while there is a trajectory that nobody has begun, so they end within one of another.
     assert len(calls) <= min((table.num_rows + 10) // 2, planned.num_vector_steps)
-    assert stats.num_steps_saved == 9 * len(early)
+    assert stats.num_env_steps_saved == 9 * len(early)
 
 
 class OddDam(DamVectorEnv):
@@ -133,7 +135,7 @@ def roll_odd_dam(strategy, change):
         policy_for(maker),
         info_of(maker, strategy),
         quota,
-        max_slots=64,
+        num_slots=64,
     )
 
 
@@ -161,7 +163,7 @@ def test_an_idle_slot_of_a_batch_is_reset_when_its_episode_ends():
     # Slot 0 ends after 2 of its 8 steps, and then again and again while it steps along with slot 1.
     table, stats = roll_odd_dam(EARLY, ends_in_slot_0)
     validate(table, EARLY)
-    assert (stats.num_steps, stats.num_slot_steps, stats.num_steps_saved) == (8, 12, 6)
+    assert (stats.num_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (8, 12, 6)
     assert np.flatnonzero(table.column("terminated").to_numpy(zero_copy_only=False)).tolist() == [1]
 
 
@@ -195,9 +197,9 @@ def test_gymnasiums_own_environments_give_the_same_bits_used_or_new_in_any_slots
 
     def collected(**how):
         tables, _ = roll(maker, strategy, **how)
-        return concatenate(tables)
+        return pa.concat_tables(tables)
 
     # Each call of `roll` makes its environments anew.
-    new = concatenate([collected(quotas=[Quota(i, i, i + 1)]) for i in range(strategy.num_trajectories)])
+    new = pa.concat_tables([collected(quotas=[Quota(i, i, i + 1)]) for i in range(strategy.num_trajectories)])
     validate(new, strategy)
     assert digest(collected(slots=1)) == digest(collected(slots=5)) == digest(new)

@@ -11,13 +11,9 @@ import ray
 from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
 from tests.support.service import checked_digest
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import (
-    CollectionError,
-    Dispatcher,
-    DispatchSettings,
-    LocalDispatcher,
-)
-from ttray.service.worker import RolloutWorker, start_actors
+from ttray.service.dispatcher import CollectionError, Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
+from ttray.service.worker import RolloutWorker, start_workers
 
 BAD = 4  # a trajectory of 130 steps
 # What the environment does inside step 70 of it, and what the error says.
@@ -116,7 +112,7 @@ def test_a_quota_that_takes_every_worker_down_is_given_up(service, fault, patien
     expected = service.undisturbed(work)
     service.pids()
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70)
-    dispatcher = service.dispatcher(max_attempts=1, quota_timeout_s=patience_s)
+    dispatcher = service.dispatcher(max_quota_attempts=1, quota_timeout_s=patience_s)
     with pytest.raises(CollectionError, match=rf"could not be collected in 2 attempts(?s:.*){what}"):
         dispatcher.collect(work)
     service.fail()
@@ -135,7 +131,7 @@ def test_all_actors_killed_at_once_come_back_and_finish(service):
             os.kill(pids.pop(), signal.SIGKILL)
 
     # Four processes that start at once need a minute where the cores are shared with others.
-    table, stats = service.dispatcher(worker_wait_s=180.0).collect(work, kill_all)
+    table, stats = service.dispatcher(env_runner_wait_s=180.0).collect(work, kill_all)
     assert not pids
     assert checked_digest(table, work) == expected
     assert 1 <= stats.num_quotas_redispatched <= 4
@@ -167,7 +163,7 @@ def test_without_a_worker_that_starts_there_is_a_clear_error_after_the_wait(serv
             return 0
 
     actor = ray.remote(num_cpus=1000, max_restarts=-1)(Unplaceable).remote()
-    dispatcher = Dispatcher({0: actor}, DispatchSettings(worker_wait_s=1.5))
+    dispatcher = Dispatcher({0: actor}, DispatchSettings(env_runner_wait_s=1.5))
     started = time.monotonic()
     with pytest.raises(
         CollectionError, match=r"none of the 1 rollout workers has been alive for 2 s.*8 CPUs"
@@ -178,9 +174,9 @@ def test_without_a_worker_that_starts_there_is_a_clear_error_after_the_wait(serv
 
 
 def test_workers_that_are_gone_for_good_are_an_error_at_once(service):
-    actors = start_actors(probe(), 1)
+    actors = start_workers(probe(), 1)
     ray.get(actors[0].ping.remote())
-    dispatcher = Dispatcher(actors, DispatchSettings(worker_wait_s=60.0))
+    dispatcher = Dispatcher(actors, DispatchSettings(env_runner_wait_s=60.0))
     dispatcher.collect(service.work())
     ray.kill(actors[0])
     started = time.monotonic()
@@ -202,7 +198,7 @@ def test_in_one_process_faults_are_retried_and_given_up_alike(service, tmp_path,
     assert checked_digest(table, work) == expected
     assert stats.num_quotas_redispatched == 1
     with pytest.raises(CollectionError) as caught:
-        local(probe(**{**once, "marker": None}), max_attempts=2).collect(work)
+        local(probe(**{**once, "marker": None}), max_quota_attempts=2).collect(work)
     assert "in 2 attempts" in str(caught.value)
     assert f"ProbeEnv: trajectory {BAD} failed at step" in str(caught.value)
     assert ERRORS[fault] in str(caught.value)
@@ -218,10 +214,10 @@ def test_an_environment_that_cannot_be_made_is_a_clear_error(service):
 
 def test_settings_out_of_range_are_refused():
     for wrong in (
-        {"quotas_per_actor": 0},
+        {"quotas_per_env_runner": 0},
         {"quota_timeout_s": 0.0},
-        {"max_attempts": 0},
-        {"worker_wait_s": 0},
+        {"max_quota_attempts": 0},
+        {"env_runner_wait_s": 0},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             DispatchSettings(**wrong)

@@ -27,14 +27,14 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
     print(f"\n{name}: {expected[0]}")
     service.pids()
     for num_actors, per_actor in [(1, 1), (1, 5), (2, None), (2, 3), (4, 1), (4, 4)]:
-        dispatcher = service.dispatcher(num_actors, quotas_per_actor=per_actor)
+        dispatcher = service.dispatcher(num_actors, quotas_per_env_runner=per_actor)
         for work, digest in zip(works, expected, strict=True):
             table, stats = dispatcher.collect(work)
             assert checked_digest(table, work) == digest
             assert stats.num_quotas_redispatched == 0
 
     victim = service.pids(2)[0]
-    dispatcher = service.dispatcher(2, quotas_per_actor=4)
+    dispatcher = service.dispatcher(2, quotas_per_env_runner=4)
     found = [checked_digest(dispatcher.collect(works[0])[0], works[0])]
     # Stopped, the victim keeps its quota; it dies when the others have delivered theirs.
     os.kill(victim, signal.SIGSTOP)

@@ -9,12 +9,14 @@ from ray.exceptions import ActorUnavailableError
 
 from tests.support import environments
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
-from ttray.core.batch import digest, validate
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
-from ttray.service.worker import RolloutActor, RolloutWorker, Work
+from ttray.core.batch import digest
+from ttray.core.validation import validate
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
+from ttray.service.worker import RemoteWorker, RolloutWorker, Work
 
 
-class PlacedActor(RolloutActor):
+class PlacedActor(RemoteWorker):
     """Also tells where it runs."""
 
     def node(self):
@@ -54,7 +56,7 @@ def main():
             cluster.remove_node(leaving, allow_graceful=False)
             changes.append(cluster.add_node(num_cpus=1, **memory))
 
-    settings = DispatchSettings(quotas_per_actor=5, quota_timeout_s=60.0)
+    settings = DispatchSettings(quotas_per_env_runner=5, quota_timeout_s=60.0)
     dispatcher = Dispatcher(actors, settings)
     table, stats = dispatcher.collect(work, change)
     validate(table, work.info.strategy)

@@ -169,7 +169,7 @@ def roll(maker, strategy, *, slots=64, quotas=None, policy=None):
     info, pool = info_of(maker, strategy), SlotPool(maker)
     quotas = quotas or [Quota(0, 0, strategy.num_trajectories)]
     policy = policy or policy_for(maker)
-    return zip(*(collect_quota(pool.take, policy, info, q, max_slots=slots) for q in quotas), strict=True)
+    return zip(*(collect_quota(pool.take, policy, info, q, num_slots=slots) for q in quotas), strict=True)
 
 
 def probe(**config):

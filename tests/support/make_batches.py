@@ -6,6 +6,7 @@ from ttray.core import batch as batches
 from ttray.core import distributions
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import trajectory_lengths
+from ttray.core.schema import table_of
 
 KINDS = {
     "categorical": distributions.Categorical(4),
@@ -42,8 +43,13 @@ def info_for(strategy: DataCollectionStrategy, distribution, **changes) -> batch
     return batches.BatchInfo(**(values | changes))
 
 
+def table_for(info: batches.BatchInfo, **columns):
+    """A table as a collected batch has it, its metadata included."""
+    return table_of(columns).replace_schema_metadata(info.to_metadata())
+
+
 def random_table(strategy, distribution, seed=0, *, early=0.3, obs_size=3, rewards=None):
-    """A valid table in which a share `early` of the trajectories ends before its quota."""
+    """A valid table in which a share `early` of the trajectories ends before its planned length."""
     rng = np.random.default_rng(seed)
     lengths = trajectory_lengths(strategy)
     rows_of = np.where(rng.random(len(lengths)) < early, rng.integers(1, lengths + 1), lengths)
@@ -53,7 +59,7 @@ def random_table(strategy, distribution, seed=0, *, early=0.3, obs_size=3, rewar
     terminated = np.zeros(len(trajectory), dtype=bool)
     terminated[(starts + rows_of - 1)[rows_of < lengths]] = True
     inputs = random_inputs(distribution, len(trajectory), rng).astype(np.float32)
-    return batches.from_columns(
+    return table_for(
         info_for(strategy, distribution),
         trajectory=trajectory,
         length=np.repeat(lengths, rows_of).astype(np.int32),

@@ -13,9 +13,12 @@ import ray
 
 from tests.support import environments
 from tests.support.environments import SEED, mixed_strategy, policy_for, probe
-from ttray.core.batch import BatchInfo, digest, validate
+from ttray.core.batch import BatchInfo, digest
+from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher, plan_quotas
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
+from ttray.service.tally import plan_quotas
 from ttray.service.worker import RolloutWorker, Work
 
 NUM_ACTORS = 4
@@ -70,7 +73,7 @@ class Service:
 
     def dispatcher(self, num_actors=NUM_ACTORS, **settings):
         actors = {number: self.actors[number] for number in range(num_actors)}
-        return Dispatcher(actors, DispatchSettings(**{"quotas_per_actor": 2, **settings}))
+        return Dispatcher(actors, DispatchSettings(**{"quotas_per_env_runner": 2, **settings}))
 
     def undisturbed(self, work):
         """The digest of the same work in this process."""
@@ -92,7 +95,7 @@ class Service:
 
     def quota_of(self, work, trajectory, num_actors=NUM_ACTORS):
         """The quota that a trajectory belongs to, with this fixture's settings."""
-        quotas = plan_quotas(work, num_actors, DispatchSettings(quotas_per_actor=2))
+        quotas = plan_quotas(work, num_actors, DispatchSettings(quotas_per_env_runner=2))
         return next(quota for quota in quotas if trajectory in quota.trajectories)
 
 

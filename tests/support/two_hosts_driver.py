@@ -11,12 +11,14 @@ import ray
 
 from tests.support import environments
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
-from ttray.core.batch import digest, validate
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
-from ttray.service.worker import RolloutActor, RolloutWorker, Work
+from ttray.core.batch import digest
+from ttray.core.validation import validate
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
+from ttray.service.worker import RemoteWorker, RolloutWorker, Work
 
 
-class PlacedActor(RolloutActor):
+class PlacedActor(RemoteWorker):
     """Also tells where it runs."""
 
     def node(self):
@@ -43,7 +45,7 @@ def main(address, both_busy):
             assert progress.num_trajectories < progress.num_planned
             both_busy.touch()
 
-    settings = DispatchSettings(quotas_per_actor=3, quota_timeout_s=15.0)
+    settings = DispatchSettings(quotas_per_env_runner=3, quota_timeout_s=15.0)
     table, stats = Dispatcher(actors, settings).collect(work, tell)
     validate(table, work.info.strategy)
     expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)

@@ -29,7 +29,9 @@ from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher, plan_quotas
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
+from ttray.service.tally import plan_quotas
 from ttray.service.worker import Outcome, RolloutWorker, Work
 
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
@@ -60,7 +62,7 @@ class _Plan:
         strategy = dcs.truncated(self.horizon, self.budget, _GAMMA)
         info = BatchInfo(facts.name, 0, iteration, strategy, _GAMMA, facts.distribution.describe())
         work = Work(info, fresh_policy(facts, seed=0), _NUM_SLOTS)
-        return RolloutWorker(maker), work, DispatchSettings(quotas_per_actor=self.num_quotas)
+        return RolloutWorker(maker), work, DispatchSettings(quotas_per_env_runner=self.num_quotas)
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,10 @@ def _collect(plan: _Plan) -> _Cost:
         before = _resident_bytes()
         started = time.perf_counter()
         worker, work, settings = plan.start(1)
-        table, _ = LocalDispatcher(worker, settings).collect(work)
+        batch, _ = LocalDispatcher(worker, settings).collect(work)
         time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return _Cost(time_s, peak - before, table.nbytes)
+    return _Cost(time_s, peak - before, batch.table.nbytes)
 
 
 def _resident_bytes() -> int:
@@ -197,9 +199,9 @@ def _drive(
         times_ms, own_ms = [], []
         for _ in range(rounds):
             started = time.perf_counter()
-            table, _ = dispatcher.collect(work)
+            batch, _ = dispatcher.collect(work)
             collected = time.perf_counter()
-            assert table.num_rows == budget
+            assert batch.table.num_rows == budget
             ray.wait(plain, num_returns=len(plain))
             ray.get(plain)
             times_ms.append(1e3 * (collected - started))

@@ -21,9 +21,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import ttray
 from ttray.benchmarks.report import Finding, Result
-from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
+from ttray.core.batch import BatchInfo
 from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.improvement import BoundObjective
+from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Sums, Surrogate, bound
 from ttray.core.threads import torch_threads
 from ttray.runs.drawing import PALETTE, plt

@@ -35,9 +35,10 @@ from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
 from ttray.service.telemetry import CollectionStats
-from ttray.service.worker import RolloutWorker, Work, start_actors
+from ttray.service.worker import RolloutWorker, Work, start_workers
 
 # Each with the least number of times that the service has to be faster than RLlib.
 CASES = (
@@ -170,14 +171,14 @@ def _uniform(horizon: int, budget: int, _: float) -> DataCollectionStrategy:
 def _service(case: Case, num_actors: int, *, plan: Plan = _uniform) -> Iterator[Sample]:
     """Samples with the rollout service."""
     maker = EnvironmentMaker.of(case.environment)
-    actors = start_actors(maker, num_actors)
+    actors = start_workers(maker, num_actors)
     dispatcher = Dispatcher(actors, DispatchSettings())
     iterations = count()
 
     def sample(num_steps: int) -> int:
         strategy = plan(case.horizon, num_steps, case.gamma)
-        table, _ = dispatcher.collect(_work(maker, case, strategy, next(iterations)))
-        return int(table.num_rows)
+        batch, _ = dispatcher.collect(_work(maker, case, strategy, next(iterations)))
+        return int(batch.table.num_rows)
 
     try:
         yield sample

@@ -60,7 +60,7 @@ def utilization(plan: Plan, num_actors: int) -> float:
     policy = fresh_policy(facts, seed=0)
     quotas = choose_split(trajectory_lengths(plan.strategy), num_actors, NUM_SLOTS)
     executed = sum(
-        collect_quota(pool.take, policy, info, quota, max_slots=NUM_SLOTS)[1].num_slot_steps
+        collect_quota(pool.take, policy, info, quota, num_slots=NUM_SLOTS)[1].num_slot_steps
         for quota in quotas
     )
     return plan.strategy.budget / executed

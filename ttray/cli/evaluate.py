@@ -12,7 +12,7 @@ import ttray
 from ttray.cli import options
 from ttray.cli.terminal import emit, out
 from ttray.core import dcs, evaluation
-from ttray.core.batch import as_tensors
+from ttray.core.ragged import as_tensors
 from ttray.runs.checkpoints import find_checkpoint, training_of
 from ttray.runs.connection import connect
 

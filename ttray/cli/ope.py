@@ -10,9 +10,10 @@ import typer
 
 from ttray.cli import options
 from ttray.cli.terminal import ExitCode, emit, err, out
-from ttray.core.batch import BatchInfo, as_tensors, read_parquet
+from ttray.core.batch import BatchInfo, read_parquet
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import Recording, off_policy
+from ttray.core.ragged import as_tensors
 from ttray.runs.checkpoints import distribution_inputs, find_checkpoint
 
 

@@ -1,13 +1,13 @@
-"""Checks of numbers at the boundary: the value, or a ValueError that names what was found and the rule.
+"""Checks at the boundary: the value, or a ValueError that names what was found and the rule.
 
-Used by every module of the core that takes numbers from outside. Each function returns the value in its
+Used by everything that takes values from outside. Each function returns the value in its
 plain type, so that a check and a conversion are one step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any
 
@@ -78,3 +78,28 @@ def check_delta(value: float) -> float:
 def check_positive(name: str, value: float) -> float:
     """Returns a finite number above 0."""
     return check_real(name, value, lambda x: 0 < x < math.inf, "a finite number above 0")
+
+
+def check_not_negative(name: str, value: float) -> float:
+    """Returns a finite number of at least 0."""
+    return check_real(name, value, lambda x: 0 <= x < math.inf, "a finite number, at least 0")
+
+
+def check_within(name: str, value: float, low: float, high: float) -> float:
+    """Returns a finite number in the closed interval [low, high]."""
+    return check_real(name, value, lambda x: low <= x <= high, f"a finite number in [{low}, {high}]")
+
+
+def check_vector(name: str, values: ArrayLike, length: int) -> NDArray[np.float64]:
+    """Returns `length` finite numbers of at least 0, `[length]`."""
+    vector = np.array(values, np.float64)
+    if vector.shape != (length,) or not np.all((vector >= 0.0) & (vector < math.inf)):
+        raise ValueError(f"{name} must hold {length} finite numbers that are not negative, found {values!r}")
+    return vector
+
+
+def check_one_of(name: str, value: str, choices: Collection[str]) -> str:
+    """Returns a word that is among the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, found {value!r}")
+    return value

@@ -16,10 +16,10 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from ttray.core import dcs
-from ttray.core.batch import RaggedBatch
 from ttray.core.checks import check_delta, check_gamma, check_positive
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Comparison
+from ttray.core.ragged import RaggedBatch
 from ttray.core.surrogate import Surrogate, effective_sample_size
 
 _FEW = 10  # trajectories' worth of weight that an estimate must rest on, at the very least

@@ -1,6 +1,6 @@
-"""One improvement of a policy: the TT-POIS bound of a table as a function of a module's parameters.
+"""One improvement of a policy: the TT-POIS bound of a batch as a function of a module's parameters.
 
-Joins `core.surrogate` (the bound) and `core.offline` (the search) to a torch module. The behaviour policy
+Joins `core.surrogate` (the bound) and `core.search` (the climb) to a torch module. The behaviour policy
 is the module as it stands: its densities are computed here by the same forward pass as the target's, so
 that at the start every ratio is exactly 1. The recorded `log_prob` is only compared with them.
 """
@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ttray.core.batch import BatchInfo, RaggedBatch, as_tensors
+from ttray.core.batch import Batch
+from ttray.core.checks import check_count, check_delta, check_gamma, check_positive
 from ttray.core.distributions import Comparison, from_description
-from ttray.core.search import maximise
+from ttray.core.ragged import RaggedBatch
+from ttray.core.search import SearchSettings, maximise
 from ttray.core.surrogate import Surrogate, bound, effective_sample_size
 from ttray.core.threads import torch_threads
 
@@ -32,18 +33,31 @@ _LOG_PROB_TOLERANCE = 1e-3  # float32 forward passes of two libraries differ by 
 
 @dataclass(frozen=True)
 class ImprovementSettings:
-    """What the bound and the search need to know; see `TTPOISConfig.training`."""
+    """What an improvement needs to know.
+
+    Attributes:
+        gamma: The discount, 0 < γ ≤ 1.
+        delta: Confidence level of the bound, in (0, 1); larger is bolder.
+        importance_weight_clip: Upper limit of a trajectory's weight in the estimate, or None.
+        min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch.
+        num_learner_threads: Of torch; another number may change the last bits of the weights.
+        search: How the bound is climbed.
+    """
 
     gamma: float
     delta: float
-    importance_weight_clip: float | None
-    min_max_reward: float | None
-    num_offline_iterations: int
-    line_search: str
-    gradient_tolerance: float
-    gain_tolerance: float
-    max_line_search_evaluations: int
-    num_threads: int
+    importance_weight_clip: float | None = None
+    min_max_reward: float | None = None
+    num_learner_threads: int = 1
+    search: SearchSettings = field(default_factory=SearchSettings)
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+        check_delta(self.delta)
+        for name in ("importance_weight_clip", "min_max_reward"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_count("num_learner_threads", self.num_learner_threads)
 
 
 class StaleBatchError(RuntimeError):
@@ -96,14 +110,14 @@ class BoundObjective:
 
 
 def improve(
-    module: torch.nn.Module, forward: Forward, table: pa.Table, settings: ImprovementSettings
+    module: torch.nn.Module, forward: Forward, batch: Batch, settings: ImprovementSettings
 ) -> dict[str, Any]:
-    """Moves a module's parameters to where the bound of a table is higher.
+    """Moves a module's parameters to where the bound of a batch is higher.
 
     Args:
         module: Its parameters are changed in place; they stay as they are if nothing is gained.
         forward: The module's map from observations to distribution inputs.
-        table: The batch, sampled by the module as it is.
+        batch: Sampled by the module as it is.
         settings: Of the bound and the search.
 
     Returns:
@@ -113,39 +127,30 @@ def improve(
         StaleBatchError: The recorded log-probabilities are not the module's.
     """
     started = time.perf_counter()
-    with torch_threads(settings.num_threads):  # a fixed number gives the same weights anywhere
-        info = BatchInfo.from_table(table)
-        batch = as_tensors(table)
-        distribution = from_description(info.distribution)
+    with torch_threads(settings.num_learner_threads):  # a fixed number gives the same weights anywhere
+        rows = batch.tensors
+        distribution = from_description(batch.info.distribution)
         with torch.no_grad():
-            behaviour = forward(batch.obs)
-            _check_not_stale(distribution.log_prob(behaviour, batch.action), batch)
+            behaviour = forward(rows.obs)
+            _check_not_stale(distribution.log_prob(behaviour, rows.action), rows)
         surrogate = Surrogate(
-            batch,
-            info.strategy,
+            rows,
+            batch.info.strategy,
             gamma=settings.gamma,
             importance_weight_clip=settings.importance_weight_clip,
         )
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         objective = BoundObjective(
             parameters,
-            lambda: forward(batch.obs),
-            distribution.comparison(behaviour, batch.action),
+            lambda: forward(rows.obs),
+            distribution.comparison(behaviour, rows.action),
             surrogate,
             delta=settings.delta,
             max_reward=max(surrogate.max_abs_reward, settings.min_max_reward or 0.0),
         )
         start = parameters_to_vector(parameters).detach()
         try:
-            result = maximise(
-                objective,
-                start,
-                num_iterations=settings.num_offline_iterations,
-                line_search=settings.line_search,
-                gradient_tolerance=settings.gradient_tolerance,
-                gain_tolerance=settings.gain_tolerance,
-                max_line_search_evaluations=settings.max_line_search_evaluations,
-            )
+            result = maximise(objective, start, settings.search)
         except BaseException:
             # Also a Ctrl-C: the module stands at whatever candidate was being evaluated.
             vector_to_parameters(start, parameters)
@@ -176,14 +181,14 @@ def _no_change(comparison: Comparison) -> Comparison:
     return Comparison(log_ratio=zeros, log_renyi2=zeros)
 
 
-def _check_not_stale(log_prob: Tensor, batch: RaggedBatch) -> None:
-    recorded = batch.log_prob.double()
+def _check_not_stale(log_prob: Tensor, rows: RaggedBatch) -> None:
+    recorded = rows.log_prob.double()
     differs = (log_prob - recorded).abs() > _LOG_PROB_TOLERANCE * (1.0 + log_prob.abs())
     if differs.any():
-        rows = torch.nonzero(differs).squeeze(-1)
-        positions = torch.unique(torch.searchsorted(batch.offsets, rows, right=True) - 1)
+        wrong = torch.nonzero(differs).squeeze(-1)
+        positions = torch.unique(torch.searchsorted(rows.offsets, wrong, right=True) - 1)
         named = ", ".join(str(int(position)) for position in positions[:10])
-        row = int(rows[0])
+        row = int(wrong[0])
         raise StaleBatchError(
             f"{len(positions)} trajectories were sampled with other weights than the learner's, which "
             f"importance sampling would turn into bias: trajectory {named}"

@@ -1,7 +1,7 @@
-"""From a strategy to work for actors: trajectories, quotas, and the slots of a vector environment.
+"""From a strategy to work for workers: trajectories, quotas, and the slots of a vector environment.
 
 A strategy says how many trajectories of each length to collect. Here they get ids, longest first;
-each actor gets a quota, a range of consecutive ids; and each quota is packed into the slots of a
+each worker gets a quota, a range of consecutive ids; and each quota is packed into the slots of a
 vector environment. The paper says nothing about this: it is what makes its strategies cheap to run.
 Consecutive ids have similar lengths, so the slots of a quota finish together, and the tables of the
 quotas concatenated in order are sorted. Nothing here runs an environment or knows about Ray.
@@ -39,7 +39,7 @@ _MAX_WIDENING = 1.25  # how many more vector steps a finer split may take
 
 @dataclass(frozen=True)
 class Quota:
-    """The trajectories that one actor collects at a time: ids `start` to `stop` - 1.
+    """The trajectories that one worker collects at a time: ids `start` to `stop` - 1.
 
     Attributes:
         index: Position among the quotas of the same split.
@@ -69,13 +69,11 @@ class Packing:
     Attributes:
         order: Positions in the packed lengths, grouped by slot, `[num_trajectories]` int64.
         offsets: Slot i runs `order[offsets[i]:offsets[i + 1]]`, `[num_slots + 1]` int64.
-        num_steps: Steps of all trajectories together.
         num_vector_steps: Steps until the last slot is done: the load of the fullest slot.
     """
 
     order: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    num_steps: int
     num_vector_steps: int
 
     @property
@@ -152,7 +150,7 @@ def split(lengths: ArrayLike, num_quotas: int) -> list[Quota]:
     return quotas
 
 
-def choose_split(lengths: ArrayLike, num_workers: int, max_slots: int) -> list[Quota]:
+def choose_split(lengths: ArrayLike, num_workers: int, num_slots: int) -> list[Quota]:
     """Splits the plan: fine enough to share out the tail, coarse enough to keep slots busy.
 
     Up to 4 quotas per worker. A quota takes as many vector steps as its longest trajectory has, however
@@ -164,20 +162,20 @@ def choose_split(lengths: ArrayLike, num_workers: int, max_slots: int) -> list[Q
     Args:
         lengths: Length of each trajectory id, `[num_trajectories]`, longest first.
         num_workers: How many will share the quotas.
-        max_slots: How many slots the vector environment of each has.
+        num_slots: How many slots the vector environment of each has.
     """
     lengths = check_descending_counts("lengths", lengths)
     num_workers = check_count("num_workers", num_workers)
     # An experiment splits the same plan in each of its iterations.
-    return list(_chosen_split(lengths.tobytes(), num_workers, check_count("max_slots", max_slots)))
+    return list(_chosen_split(lengths.tobytes(), num_workers, check_count("num_slots", num_slots)))
 
 
 @lru_cache(maxsize=8)
-def _chosen_split(lengths_bytes: bytes, num_workers: int, max_slots: int) -> tuple[Quota, ...]:
+def _chosen_split(lengths_bytes: bytes, num_workers: int, num_slots: int) -> tuple[Quota, ...]:
     lengths = np.frombuffer(lengths_bytes, dtype=np.int64)
 
     def vector_steps(quotas: list[Quota]) -> int:
-        return sum(pack(lengths[quota.start : quota.stop], max_slots).num_vector_steps for quota in quotas)
+        return sum(pack(lengths[quota.start : quota.stop], num_slots).num_vector_steps for quota in quotas)
 
     coarse = split(lengths, num_workers)
     affordable = int(lengths.sum()) // (num_workers * _MIN_STEPS_OF_FINE_QUOTA)
@@ -188,25 +186,25 @@ def _chosen_split(lengths_bytes: bytes, num_workers: int, max_slots: int) -> tup
     return tuple(coarse)
 
 
-def pack(lengths: ArrayLike, max_slots: int) -> Packing:
+def pack(lengths: ArrayLike, num_slots: int) -> Packing:
     """Packs the trajectories of one quota into slots, longest first onto the least loaded slot.
 
-    Uses the fewest slots that finish as early as `max_slots` would. The slots are sorted by their load, so
+    Uses the fewest slots that finish as early as `num_slots` would. The slots are sorted by their load, so
     that those which are done are always behind those which are not, and need not be stepped.
 
     Args:
         lengths: Length of each trajectory of the quota, `[num_trajectories]`, longest first.
-        max_slots: How many slots the vector environment has.
+        num_slots: How many slots the vector environment has.
     """
     lengths = check_descending_counts("lengths", lengths)
     # An experiment packs the same plan in each of its iterations.
-    return _packed(lengths.tobytes(), check_count("max_slots", max_slots))
+    return _packed(lengths.tobytes(), check_count("num_slots", num_slots))
 
 
 @lru_cache(maxsize=32)
-def _packed(lengths_bytes: bytes, max_slots: int) -> Packing:
+def _packed(lengths_bytes: bytes, num_slots: int) -> Packing:
     lengths = np.frombuffer(lengths_bytes, dtype=np.int64)
-    slot_of, num_vector_steps = _level(lengths, max_slots)
+    slot_of, num_vector_steps = _level(lengths, num_slots)
     loads = np.bincount(slot_of, weights=lengths).astype(np.int64)
     rank = np.empty_like(loads)
     rank[np.argsort(-loads, kind="stable")] = np.arange(len(loads))
@@ -217,12 +215,12 @@ def _packed(lengths_bytes: bytes, max_slots: int) -> Packing:
     _check_conserved("slots with trajectories", int(np.sum(np.diff(offsets) > 0)), len(offsets) - 1)
     _check_conserved("steps of the fullest slot", int(loads.max()), num_vector_steps)
     order.flags.writeable = offsets.flags.writeable = False
-    return Packing(order, offsets, num_steps=int(lengths.sum()), num_vector_steps=num_vector_steps)
+    return Packing(order, offsets, num_vector_steps)
 
 
-def _level(lengths: NDArray[np.int64], max_slots: int) -> tuple[NDArray[np.int64], int]:
+def _level(lengths: NDArray[np.int64], num_slots: int) -> tuple[NDArray[np.int64], int]:
     """Returns the slot of each trajectory and the load of the fullest, by levelling the loads."""
-    most = min(max_slots, len(lengths))
+    most = min(num_slots, len(lengths))
     slot_of, num_vector_steps = _deal(lengths, most)
     # More slots never finish later, so the fewest can be bisected.
     candidates = range(-(-int(lengths.sum()) // num_vector_steps), most)

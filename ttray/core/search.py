@@ -1,4 +1,4 @@
-"""Offline optimisation: gradient ascent on a full batch, its steps found by line search.
+"""The search of the offline optimisation: gradient ascent on a full batch, its steps found by line search.
 
 Algorithm "TT-POIS" of the paper (its inner loop), as in POIS: direction g, natural unit α = 1/‖g‖² so that
 the predicted gain of step ε is ε, and a line search over ε. The objective is a callable on a parameter
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from torch import Tensor
+
+from ttray.core.checks import check_count, check_not_negative, check_one_of
 
 StopReason = Literal["max_iterations", "small_gradient", "small_gain", "nonfinite_gradient"]
 
@@ -50,8 +52,8 @@ LineSearch = Callable[..., Step]
 
 
 @dataclass(frozen=True)
-class OfflineResult:
-    """What happened in an offline optimisation.
+class SearchResult:
+    """What happened in a search.
 
     Attributes:
         parameters: The best parameters found; the start if nothing was gained.
@@ -79,8 +81,8 @@ class OfflineResult:
         return self.value_after - self.value_before
 
 
-class _Ray:
-    """The half-line from `start` along `direction`, counting what is evaluated on it."""
+class _HalfLine:
+    """The points from `start` along `direction`, counting what is evaluated on them."""
 
     def __init__(self, objective: Objective, start: Tensor, direction: Tensor, start_value: float) -> None:
         self._objective, self._start, self._direction = objective, start, direction
@@ -128,10 +130,10 @@ def parabolic_search(
     Returns:
         The last candidate that was better than the one before it.
     """
-    ray = _Ray(objective, start, direction, start_value)
+    line = _HalfLine(objective, start, direction, start_value)
     size, accepted_size, accepted_gain = 1.0, 0.0, -math.inf
-    while ray.num_evaluations < max_evaluations:
-        gain = ray.gain(size)
+    while line.num_evaluations < max_evaluations:
+        gain = line.gain(size)
         if gain == -math.inf:
             if accepted_gain > -math.inf:
                 break
@@ -142,7 +144,7 @@ def parabolic_search(
         accepted_size, accepted_gain = size, gain
         # Beyond three quarters of the predicted gain the parabola's top lies past 2ε: do not trust it.
         size = 2.0 * size if gain > 0.75 * size else size**2 / (2.0 * (size - gain))
-    return ray.step(accepted_size, accepted_gain)
+    return line.step(accepted_size, accepted_gain)
 
 
 def binary_search(
@@ -159,11 +161,11 @@ def binary_search(
     Arguments and result as in `parabolic_search`; stops when the bracket would change the step by less
     than one part in 1,000, or a bisection gains less than the tolerance.
     """
-    ray = _Ray(objective, start, direction, start_value)
+    line = _HalfLine(objective, start, direction, start_value)
     size, accepted_size, accepted_gain = 1.0, 0.0, 0.0
     too_far = math.inf
-    while ray.num_evaluations < max_evaluations and size - accepted_size > 1e-3 * size:
-        gain = ray.gain(size)
+    while line.num_evaluations < max_evaluations and size - accepted_size > 1e-3 * size:
+        gain = line.gain(size)
         if gain > accepted_gain:
             converged = math.isfinite(too_far) and gain <= accepted_gain + gain_tolerance
             accepted_size, accepted_gain = size, gain
@@ -172,39 +174,54 @@ def binary_search(
         else:
             too_far = size
         size = 2.0 * size if math.isinf(too_far) else 0.5 * (accepted_size + too_far)
-    return ray.step(accepted_size, accepted_gain)
+    return line.step(accepted_size, accepted_gain)
 
 
 LINE_SEARCHES: dict[str, LineSearch] = {"parabola": parabolic_search, "binary": binary_search}
 
 
+@dataclass(frozen=True)
+class SearchSettings:
+    """How a search climbs, and when it stops.
+
+    Attributes:
+        num_offline_iterations: Gradient steps at most.
+        line_search: "parabola" or "binary".
+        gradient_tolerance: Stop when ‖g‖ is smaller.
+        gain_tolerance: Stop when a line search gains less (its gain is kept).
+        max_line_search_evaluations: Of the objective, per line search.
+    """
+
+    num_offline_iterations: int = 10
+    line_search: str = "parabola"
+    gradient_tolerance: float = 1e-4
+    gain_tolerance: float = 1e-4
+    max_line_search_evaluations: int = 30
+
+    def __post_init__(self) -> None:
+        check_count("num_offline_iterations", self.num_offline_iterations)
+        check_one_of("line_search", self.line_search, LINE_SEARCHES)
+        check_not_negative("gradient_tolerance", self.gradient_tolerance)
+        check_not_negative("gain_tolerance", self.gain_tolerance)
+        check_count("max_line_search_evaluations", self.max_line_search_evaluations)
+
+
 def maximise(
     objective: Objective,
     start: Tensor,
-    *,
-    num_iterations: int = 10,
-    line_search: str = "parabola",
-    gradient_tolerance: float = 1e-4,
-    gain_tolerance: float = 1e-4,
-    max_line_search_evaluations: int = 30,
-) -> OfflineResult:
+    settings: SearchSettings,
+) -> SearchResult:
     """Climbs the objective from `start` and tells what happened.
 
     Args:
         objective: What is maximised; finite at the start.
         start: `[parameters]`.
-        num_iterations: Gradient steps at most.
-        line_search: A name in `LINE_SEARCHES`.
-        gradient_tolerance: Stop when ‖g‖ is smaller.
-        gain_tolerance: Stop when a line search gains less (its gain is kept).
-        max_line_search_evaluations: Of the objective, per line search.
+        settings: How to climb, and when to stop.
 
     Returns:
         The best parameters and the story of the search.
     """
-    search = _checked_search(
-        line_search, num_iterations, gradient_tolerance, gain_tolerance, max_line_search_evaluations
-    )
+    search = LINE_SEARCHES[settings.line_search]
     parameters = start
     value_before = value = objective.value(start)
     num_evaluations, num_gradients, num_nonfinite = 1, 0, 0
@@ -215,7 +232,7 @@ def maximise(
             f"the objective is {value_before} at the start, where it must be finite; check the "
             "policy's parameters and the rewards of the batch for NaN and infinity"
         )
-    for _ in range(num_iterations):
+    for _ in range(settings.num_offline_iterations):
         gradient = objective.gradient(parameters)
         num_gradients += 1
         squared_norm = float(gradient.double().square().sum())
@@ -223,7 +240,7 @@ def maximise(
             num_nonfinite += 1
             stop_reason = "nonfinite_gradient"
             break
-        if math.sqrt(squared_norm) < gradient_tolerance:
+        if math.sqrt(squared_norm) < settings.gradient_tolerance:
             stop_reason = "small_gradient"
             break
         step = search(
@@ -231,17 +248,17 @@ def maximise(
             parameters,
             gradient / squared_norm,
             start_value=value,
-            gain_tolerance=gain_tolerance,
-            max_evaluations=max_line_search_evaluations,
+            gain_tolerance=settings.gain_tolerance,
+            max_evaluations=settings.max_line_search_evaluations,
         )
         num_evaluations += step.num_evaluations
         num_nonfinite += step.num_nonfinite
         step_sizes.append(step.size)
         parameters, value = step.parameters, value + step.gain
-        if step.gain < gain_tolerance:
+        if step.gain < settings.gain_tolerance:
             stop_reason = "small_gain"
             break
-    return OfflineResult(
+    return SearchResult(
         parameters=parameters.clone() if parameters is start else parameters,
         value_before=value_before,
         value_after=value,
@@ -251,25 +268,3 @@ def maximise(
         num_nonfinite_rejected=num_nonfinite,
         stop_reason=stop_reason,
     )
-
-
-def _checked_search(
-    name: str,
-    num_iterations: int,
-    gradient_tolerance: float,
-    gain_tolerance: float,
-    max_evaluations: int,
-) -> LineSearch:
-    if name not in LINE_SEARCHES:
-        raise ValueError(f"unknown line_search {name!r}; choose one of {sorted(LINE_SEARCHES)}")
-    if num_iterations < 1:
-        raise ValueError(f"num_iterations must be at least 1, found {num_iterations}")
-    if max_evaluations < 1:
-        raise ValueError(f"max_line_search_evaluations must be at least 1, found {max_evaluations}")
-    for label, tolerance in (
-        ("gradient_tolerance", gradient_tolerance),
-        ("gain_tolerance", gain_tolerance),
-    ):
-        if not (tolerance >= 0.0 and math.isfinite(tolerance)):
-            raise ValueError(f"{label} must be finite and not negative, found {tolerance}")
-    return LINE_SEARCHES[name]

@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["TrajectoryStreams", "pcg64_states", "spawned_words", "trajectory_streams"]
+__all__ = ["FIRST_EVALUATION_ITERATION", "TrajectoryStreams", "pcg64_states", "spawned_words"]
+
+# Training uses the iterations before, so that an evaluation with the seed of a run still sees fresh data.
+FIRST_EVALUATION_ITERATION = 2**31
 
 # NumPy's constants (numpy/random/bit_generator.pyx, after M. E. O'Neill's `seed_seq_fe`).
 _POOL_SIZE = 4
@@ -56,16 +59,6 @@ class TrajectoryStreams:
         high, low, inc_high, inc_low = self.noise_words[position]
         # An increment is odd, or the generator would have a short period.
         return _pcg64_state(high << 64 | low, inc_high << 64 | inc_low | 1)
-
-
-def trajectory_streams(seed: int, iteration: int, trajectory: int) -> tuple[int, dict[str, Any]]:
-    """Derives the two streams of one trajectory.
-
-    Returns:
-        The seed of its environment, and the state of the PCG64 generator of its action noise.
-    """
-    streams = TrajectoryStreams.of(seed, iteration, [trajectory])
-    return streams.env_seeds[0], streams.noise_state(0)
 
 
 def pcg64_states(seeds: ArrayLike) -> list[dict[str, Any]]:

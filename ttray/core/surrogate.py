@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ttray.core.batch import RaggedBatch
 from ttray.core.checks import check_delta, check_gamma, check_positive
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Comparison
+from ttray.core.ragged import RaggedBatch
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from ttray.core.checks import check_count
 from ttray.envs.noise import Fill, SlotNoise, fill_normal
-from ttray.envs.parameters import checked_count
 
 Seeds: TypeAlias = int | Sequence[int | None] | NDArray[np.integer[Any]] | None
 BatchStep: TypeAlias = tuple[
@@ -58,7 +58,7 @@ class BatchedEnv(VectorEnv, ABC):
         block_size: int,
         fill: Fill = fill_normal,
     ) -> None:
-        self.num_envs = checked_count("num_envs", num_envs, 1)
+        self.num_envs = check_count("num_envs", num_envs, 1)
         self.single_observation_space = observation_space
         self.single_action_space = action_space
         self.observation_space = batch_space(observation_space, num_envs)

@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from ttray.core.checks import check_not_negative, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
-from ttray.envs.parameters import checked_number
 
 RIGHT, LEFT = 0, 1
 GOAL_DISTANCE = 0.5
@@ -45,7 +45,7 @@ class CorridorVectorEnv(ChoiceEnv):
             raise ValueError(
                 f"x_max must be finite and above {GOAL_DISTANCE}, or the start is the goal; found {x_max!r}"
             )
-        success_probability = checked_number("success_probability", success_probability, 0.0, 1.0)
+        success_probability = check_within("success_probability", success_probability, 0.0, 1.0)
         super().__init__(
             num_envs,
             num_choices=2,
@@ -54,7 +54,7 @@ class CorridorVectorEnv(ChoiceEnv):
             block_size=block_size,
         )
         self._x_max = x_max
-        self._move_std = checked_number("move_std", move_std)
+        self._move_std = check_not_negative("move_std", move_std)
         self._success_quantile = _normal_quantile(success_probability)
         self._position = np.zeros(num_envs)
 
@@ -143,7 +143,7 @@ class CorridorDenseVectorEnv(CorridorVectorEnv):
             move_std=move_std,
             block_size=block_size,
         )
-        self._reward = checked_number("reward", reward)
+        self._reward = check_not_negative("reward", reward)
 
     def _rewards(self, at_goal: NDArray[np.bool_], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         rewards = directions * self._reward

@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from ttray.core.checks import check_count, check_not_negative
 from ttray.envs.batched import ChoiceEnv, SingleEnv
-from ttray.envs.parameters import checked_count, checked_number
 
 DAYS_PER_YEAR = 360
 
@@ -73,12 +73,12 @@ class DamVectorEnv(ChoiceEnv):
         reward_scale: float = 0.01,
         block_size: int = 64,
     ) -> None:
-        hold_days = checked_count("hold_days", hold_days, 1)
-        max_release = checked_count("max_release", max_release, 1)
-        demand = checked_number("demand", demand)
+        hold_days = check_count("hold_days", hold_days, 1)
+        max_release = check_count("max_release", max_release, 1)
+        demand = check_not_negative("demand", demand)
         if held_reward not in ("sum", "mean"):
             raise ValueError(f"held_reward must be 'sum' or 'mean', found {held_reward!r}")
-        scale = checked_number("reward_scale", reward_scale)
+        scale = check_not_negative("reward_scale", reward_scale)
         scale /= hold_days if held_reward == "mean" else 1
         empty = _normalised(np.zeros(1)).astype(np.float32)
         super().__init__(
@@ -92,12 +92,12 @@ class DamVectorEnv(ChoiceEnv):
             values_per_step=hold_days,
             block_size=block_size,
         )
-        self._initial_storage = checked_number("initial_storage", initial_storage)
-        self._inflow_std = checked_number("inflow_std", inflow_std)
+        self._initial_storage = check_not_negative("initial_storage", initial_storage)
+        self._inflow_std = check_not_negative("inflow_std", inflow_std)
         self._hold_days = hold_days
-        self._flooding_threshold = checked_number("flooding_threshold", flooding_threshold)
-        self._flooding_factor = -scale * checked_number("flooding_weight", flooding_weight)
-        demand_factor = -scale * checked_number("demand_weight", demand_weight)
+        self._flooding_threshold = check_not_negative("flooding_threshold", flooding_threshold)
+        self._flooding_factor = -scale * check_not_negative("flooding_weight", flooding_weight)
+        demand_factor = -scale * check_not_negative("demand_weight", demand_weight)
         shortage = np.maximum(demand - np.arange(max_release + 1), 0.0)
         self._demand_rewards = demand_factor * hold_days * shortage**2
         # Tables by the day of the year of a decision: `[hold_days, 360]` and `[360, 7]`.

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ttray.core.checks import check_count, check_not_negative, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
-from ttray.envs.parameters import checked_count, checked_number
 
 # Mean rewards of the two actions at the eleven paying steps, `[2, 11]`.
 MEAN_REWARDS = np.array(
@@ -30,7 +30,7 @@ def reward_steps(horizon: int) -> NDArray[np.int64]:
     Args:
         horizon: Number of steps T, at least 11 so that the paying steps differ.
     """
-    horizon = checked_count("horizon", horizon, 11)
+    horizon = check_count("horizon", horizon, 11)
     return np.append(np.arange(10) * horizon // 10, horizon - 1)
 
 
@@ -62,7 +62,7 @@ def expected_return(policy_probabilities: ArrayLike, horizon: int, gamma: float)
         )
     if not (np.all(probabilities >= 0.0) and np.allclose(probabilities.sum(axis=-1), 1.0)):
         raise ValueError("policy_probabilities must be non-negative and sum to 1 at every step")
-    discounts = checked_number("gamma", gamma, 0.0, 1.0) ** np.arange(horizon)
+    discounts = check_within("gamma", gamma, 0.0, 1.0) ** np.arange(horizon)
     return float(discounts @ (means * probabilities).sum(axis=1))
 
 
@@ -86,7 +86,7 @@ class EvaluationVectorEnv(ChoiceEnv):
         reward_std: float = 0.1,
         block_size: int = 128,
     ) -> None:
-        reward_std = checked_number("reward_std", reward_std)
+        reward_std = check_not_negative("reward_std", reward_std)
         means = mean_rewards(horizon)
         super().__init__(
             num_envs,

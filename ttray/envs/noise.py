@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ttray.core.checks import check_count
 from ttray.core.streams import pcg64_states
-from ttray.envs.parameters import checked_count
 
 Fill: TypeAlias = Callable[[np.random.Generator, NDArray[np.float64]], None]
 
@@ -43,7 +43,7 @@ class SlotNoise:
     def __init__(
         self, num_slots: int, *, values_per_step: int, block_size: int, fill: Fill = fill_normal
     ) -> None:
-        block_size = checked_count("block_size", block_size, 1)
+        block_size = check_count("block_size", block_size, 1)
         self._generators: list[np.random.Generator | None] = [None] * num_slots
         self._seeds = [-1] * num_slots
         # Generators write contiguous values, steps read contiguous slots: one array for each.

@@ -13,8 +13,8 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ttray.core.checks import check_count, check_not_negative
 from ttray.envs.batched import BatchedEnv, SingleEnv
-from ttray.envs.parameters import checked_count, checked_number
 
 # Columns of the gathered physical state: joint angles, target, joint velocities, fingertip.
 _ANGLES, _TARGET, _VELOCITIES, _FINGERTIP = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8)
@@ -57,10 +57,10 @@ class ReacherVectorEnv(BatchedEnv):
             values_per_step=0,  # noise is needed by resets and new targets only
             block_size=1,
         )
-        self._reach_distance = checked_number("reach_distance", reach_distance)
-        self._distance_weight = checked_number("distance_weight", distance_weight)
-        self._control_weight = checked_number("control_weight", control_weight)
-        self._frame_skip = checked_count("frame_skip", frame_skip, 1)
+        self._reach_distance = check_not_negative("reach_distance", reach_distance)
+        self._distance_weight = check_not_negative("distance_weight", distance_weight)
+        self._control_weight = check_not_negative("control_weight", control_weight)
+        self._frame_skip = check_count("frame_skip", frame_skip, 1)
         self._model = mujoco.MjModel.from_xml_path(str(model_path()))
         self._data = [mujoco.MjData(self._model) for _ in range(num_envs)]
         # Views into MuJoCo's memory, made once, since reading an attribute of MjData costs as much

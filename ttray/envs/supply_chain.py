@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from ttray.core.checks import check_count, check_not_negative, check_vector, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
-from ttray.envs.parameters import checked_count, checked_number, checked_vector
 
 
 def _fill_poisson(generator: np.random.Generator, out: NDArray[np.float64], mean: float) -> None:
@@ -71,12 +71,12 @@ class SupplyChainVectorEnv(ChoiceEnv):
         demand: Sequence[int] | None = None,
         block_size: int = 32,
     ) -> None:
-        periods = checked_count("periods", periods, 1)
-        max_order = checked_count("max_order", max_order, 1)
+        periods = check_count("periods", periods, 1)
+        max_order = check_count("max_order", max_order, 1)
         stages = len(initial_inventory)
-        initial = checked_vector("initial_inventory", initial_inventory, stages)
-        limits = checked_vector("capacities", capacities, stages)
-        lead_times = [checked_count("lead_times", lead, 0) for lead in lead_times]
+        initial = check_vector("initial_inventory", initial_inventory, stages)
+        limits = check_vector("capacities", capacities, stages)
+        lead_times = [check_count("lead_times", lead, 0) for lead in lead_times]
         longest = max(lead_times, default=0)
         if len(lead_times) != stages or longest < 1:
             raise ValueError(
@@ -94,22 +94,22 @@ class SupplyChainVectorEnv(ChoiceEnv):
             ),
             values_per_step=1 if demand is None else 0,
             block_size=block_size,
-            fill=partial(_fill_poisson, mean=checked_number("mean_demand", mean_demand)),
+            fill=partial(_fill_poisson, mean=check_not_negative("mean_demand", mean_demand)),
         )
         self._periods = periods
-        self._demand = None if demand is None else checked_vector("demand", demand, periods)
+        self._demand = None if demand is None else check_vector("demand", demand, periods)
         self._lead_times = lead_times
         self._initial = initial[:, None]
         self._capacities = self._per_slot(limits)
-        costs = checked_vector("unit_costs", unit_costs, stages + 1)
+        costs = check_vector("unit_costs", unit_costs, stages + 1)
         # What one stage pays for a unit is what the next one earns.
-        self._prices = self._per_slot(np.append(checked_number("price", price), costs[:-1]))
+        self._prices = self._per_slot(np.append(check_not_negative("price", price), costs[:-1]))
         self._unit_costs = self._per_slot(costs)
-        backlog = checked_vector("backlog_costs", backlog_costs, stages + 1)
+        backlog = check_vector("backlog_costs", backlog_costs, stages + 1)
         self._backlog_costs = self._per_slot(backlog)
-        holding = checked_vector("holding_costs", holding_costs, stages)
+        holding = check_vector("holding_costs", holding_costs, stages)
         self._holding_costs = self._per_slot(np.append(holding, 0.0))
-        discount = checked_number("discount", discount, 0.0, 1.0)
+        discount = check_within("discount", discount, 0.0, 1.0)
         # One weight more than there are periods: a finished slot earns 0.
         self._weights = np.array([discount**period for period in range(periods)] + [0.0])
         self._order_levels = _normalised(np.arange(max_order + 1)).astype(np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,19 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 from ray.tune.registry import register_trainable
-from scipy.special import stdtrit
 
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo, as_tensors
-from ttray.core.surrogate import Surrogate
+from ttray.core.batch import Batch, BatchInfo
+from ttray.core.returns import estimated_return, return_interval
+from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
-from ttray.rllib.env_runner import dispatcher_of, maker_from_config, remote_runners
-from ttray.rllib.learner import TableTrainingData
+from ttray.rllib.env_runner import dispatcher_of, maker_from_config
+from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
 from ttray.service.telemetry import CollectionStats, record_optimisation
 from ttray.service.worker import Work
 
 _STATE = "ttray"
-_FIRST_EVALUATION = 2**31  # iterations of the random streams from here on belong to evaluations
-_CONFIDENCE = 0.95
 
 
 class TTPOIS(Algorithm):
@@ -47,7 +44,7 @@ class TTPOIS(Algorithm):
         return TTPOISConfig()
 
     def setup(self, config: Any) -> None:
-        """Looks at the environment before any actor starts, then builds what RLlib builds."""
+        """Looks at the environment before any runner starts, then builds what RLlib builds."""
         self._facts = maker_from_config(self.config).facts()
         self._facts.check_horizon(self.config.horizon)
         self._strategy = self.config.data_collection_strategy()
@@ -63,27 +60,32 @@ class TTPOIS(Algorithm):
     def training_step(self) -> None:
         """Collect, improve, publish."""
         with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
-            table = self._collect()
+            batch = self._collect()
         with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
-            self._improve(table)
+            self._improve(batch)
         with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             self._publish()
         self._num_batches += 1  # last: an iteration that fails or is interrupted is done again, whole
 
-    def _collect(self) -> pa.Table:
-        table, stats = self._dispatcher.collect(self._work(self._strategy, self._num_batches))
-        self.last_batch = table
-        self._log(ENV_RUNNER_RESULTS, _estimates(table, self.config.gamma) | _counters(stats))
+    def _collect(self) -> Batch:
+        batch, stats = self._dispatcher.collect(self._work(self._strategy, self._num_batches))
+        self.last_batch = batch.table
+        returns = {name: estimated_return(batch, gamma) for name, gamma in self._discounts().items()}
+        self._log(ENV_RUNNER_RESULTS, returns | _counters(stats))
         self.metrics.log_value(
-            (ENV_RUNNER_RESULTS, "num_env_steps_sampled_lifetime"), stats.num_steps, reduce="lifetime_sum"
+            (ENV_RUNNER_RESULTS, "num_env_steps_sampled_lifetime"), stats.num_env_steps, reduce="lifetime_sum"
         )
-        return table
+        return batch
 
-    def _improve(self, table: pa.Table) -> None:
+    def _discounts(self) -> dict[str, float]:
+        """The discounts of the two returns that are reported, by the names of the metrics."""
+        return {"discounted_return": self.config.gamma, "episode_return_mean": 1.0}
+
+    def _improve(self, batch: Batch) -> None:
         data = (
-            TableTrainingData(table=table)
+            BatchTrainingData(whole_batch=batch)
             if self.learner_group.is_local
-            else TableTrainingData(table_ref=ray.put(table))
+            else BatchTrainingData(whole_batch_ref=ray.put(batch))
         )
         results = self.learner_group.update(training_data=data)
         if not results:
@@ -95,21 +97,18 @@ class TTPOIS(Algorithm):
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
 
     def _publish(self) -> None:
-        """Makes the learner's weights everybody's: the next quotas', and those of RLlib's own runners."""
-        # Not by `EnvRunnerGroup.sync_weights`: it drops a call while an earlier one is under way, and
-        # runners ignore weights with an older number than theirs, such as those of an older checkpoint.
-        # Without a number they always load. Nobody waits for it: an actor runs its calls in the order in
-        # which they were made, so whatever is asked of it next comes after; and one that is just
-        # restarting gets the next ones, while its quotas carry their weights.
+        """Makes the learner's weights those of the next quotas, which carry them to every worker.
+
+        `get_module()` is the module of the local runner, so that one has them too. The remote runners'
+        own modules are not used by quotas: who wants to call RLlib's `sample()` there syncs them first, by
+        `env_runner_group.sync_weights()`.
+        """
+        # Without a number: runners ignore weights with an older one than theirs, such as those of an older
+        # checkpoint.
         weights = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
-        state = {COMPONENT_RL_MODULE: weights}
-        self.env_runner.set_state(state)
-        if self.env_runner_group.num_remote_env_runners():
-            reference = ray.put(state)
-            for runner in remote_runners(self.env_runner_group).values():
-                runner.set_state.remote(reference)
+        self.env_runner.set_state({COMPONENT_RL_MODULE: weights})
         self._policy = policy_of_module(self.get_module())
 
     def _work(self, strategy: dcs.DataCollectionStrategy, iteration: int) -> Work:
@@ -123,7 +122,7 @@ class TTPOIS(Algorithm):
                 distribution=self._facts.distribution.describe(),
             ),
             policy=self._policy,
-            max_slots=self.config.num_envs_per_env_runner,
+            num_slots=self.config.num_envs_per_env_runner,
         )
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
@@ -138,15 +137,13 @@ class TTPOIS(Algorithm):
         self._call_back("on_evaluate_start")
         number = int(self.config.evaluation_duration)
         strategy = dcs.uniform(self.config.horizon, number * self.config.horizon)
-        table, stats = self._dispatcher.collect(self._work(strategy, _FIRST_EVALUATION + self._num_batches))
+        work = self._work(strategy, FIRST_EVALUATION_ITERATION + self._num_batches)
+        batch, stats = self._dispatcher.collect(work)
         results: dict[str, Any] = _counters(stats)
-        for name, gamma in (("discounted_return", self.config.gamma), ("episode_return_mean", 1.0)):
-            returns = number * Surrogate(as_tensors(table), strategy, gamma=gamma).returns
-            mean = returns.mean().item()
+        for name, gamma in self._discounts().items():
+            mean, half_width = return_interval(batch, gamma)
             results[name] = mean
             if number > 1:
-                error = returns.std().item() / math.sqrt(number)
-                half_width = float(stdtrit(number - 1, 0.5 + 0.5 * _CONFIDENCE)) * error
                 results[f"{name}_low"], results[f"{name}_high"] = mean - half_width, mean + half_width
         self._log((EVALUATION_RESULTS, ENV_RUNNER_RESULTS), results)
         self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: results})
@@ -175,7 +172,7 @@ class TTPOIS(Algorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over a state, and makes its weights everybody's."""
+        """Takes over a state; the next quotas carry its weights."""
         super().set_state(state)
         if _STATE in state:
             self._run_seed = state[_STATE]["run_seed"]
@@ -187,7 +184,7 @@ class TTPOIS(Algorithm):
         return super().save_to_path(_absolute(path), **kwargs)
 
     def restore_from_path(self, path: str | Path, *args: Any, **kwargs: Any) -> None:
-        """Restores a checkpoint; relative paths are accepted. Every runner has its weights afterwards."""
+        """Restores a checkpoint; relative paths are accepted. The next quotas carry its weights."""
         super().restore_from_path(_absolute(path), *args, **kwargs)
         self._publish()
 
@@ -212,21 +209,13 @@ def register() -> None:
         register_trainable(algorithm.__name__, algorithm)
 
 
-def _estimates(table: pa.Table, gamma: float) -> dict[str, float]:
-    batch, strategy = as_tensors(table), BatchInfo.from_table(table).strategy
-    return {
-        "discounted_return": Surrogate(batch, strategy, gamma=gamma).on_policy().item(),
-        "episode_return_mean": Surrogate(batch, strategy, gamma=1.0).on_policy().item(),
-    }
-
-
 def _counters(stats: CollectionStats) -> dict[str, Any]:
     return {
-        "num_env_steps_sampled": stats.num_steps,
+        "num_env_steps_sampled": stats.num_env_steps,
         "num_trajectories": stats.num_trajectories,
         "num_trajectories_recollected": stats.num_trajectories_recollected,
         "num_quotas_redispatched": stats.num_quotas_redispatched,
-        "num_env_steps_saved": stats.num_steps_saved,
+        "num_env_steps_saved": stats.num_env_steps_saved,
         "slot_utilization": stats.slot_utilization,
         "sample_time_s": stats.time_s,
         "plan_time_s": stats.plan_time_s,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from dataclasses import asdict, fields
+from typing import Any, Self, TypeVar
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
@@ -11,14 +12,16 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import dcs
-from ttray.core.checks import check_count, check_delta, check_gamma, check_positive, check_real
+from ttray.core.checks import check_count
 from ttray.core.improvement import ImprovementSettings
-from ttray.core.search import LINE_SEARCHES
+from ttray.core.search import SearchSettings
 from ttray.rllib.env_runner import QuotaEnvRunner
-from ttray.rllib.learner import OfflineLearner
+from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
-from ttray.service.dispatcher import DispatchSettings
+from ttray.service.settings import DispatchSettings
+
+_Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
 
 class TTPOISConfig(AlgorithmConfig):
@@ -47,19 +50,14 @@ class TTPOISConfig(AlgorithmConfig):
         self.gamma = 0.99
         self.delta = 0.7
         self.strategy = "truncated"
-        self.num_offline_iterations = 10
         self.importance_weight_clip: float | None = None
         self.min_max_reward: float | None = None
-        self.line_search = "parabola"
         self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
-        self.gradient_tolerance = 1e-4
-        self.gain_tolerance = 1e-4
-        self.max_line_search_evaluations = 30
         self.num_learner_threads = 1
-        self.quotas_per_env_runner: int | None = None
-        self.quota_timeout_s = DispatchSettings.quota_timeout_s
-        self.max_quota_attempts = DispatchSettings.max_attempts
-        self.env_runner_wait_s = DispatchSettings.worker_wait_s
+        # The settings of the search and of the dispatcher have the names and defaults of their classes.
+        for settings in (SearchSettings(), DispatchSettings()):
+            for name, default in asdict(settings).items():
+                setattr(self, name, default)
 
         self.env_runner_cls = QuotaEnvRunner
         self.num_env_runners = 0
@@ -109,12 +107,22 @@ class TTPOISConfig(AlgorithmConfig):
                 weights.
             **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
         """
-        settings = {key: value for key, value in locals().items() if key in _TRAINING_KEYS}
         super().training(**kwargs)
-        for key, value in settings.items():
-            if value is not NotProvided:
-                setattr(self, key, value)
-        return self
+        return self._assign(
+            horizon=horizon,
+            budget=budget,
+            delta=delta,
+            strategy=strategy,
+            num_offline_iterations=num_offline_iterations,
+            importance_weight_clip=importance_weight_clip,
+            min_max_reward=min_max_reward,
+            line_search=line_search,
+            hidden_sizes=hidden_sizes,
+            gradient_tolerance=gradient_tolerance,
+            gain_tolerance=gain_tolerance,
+            max_line_search_evaluations=max_line_search_evaluations,
+            num_learner_threads=num_learner_threads,
+        )
 
     def env_runners(
         self,
@@ -134,11 +142,18 @@ class TTPOISConfig(AlgorithmConfig):
             env_runner_wait_s: How long to go on without any runner alive.
             **kwargs: Arguments of `AlgorithmConfig.env_runners`.
         """
-        settings = {key: value for key, value in locals().items() if key in _ENV_RUNNER_KEYS}
         super().env_runners(**kwargs)
-        for key, value in settings.items():
+        return self._assign(
+            quotas_per_env_runner=quotas_per_env_runner,
+            quota_timeout_s=quota_timeout_s,
+            max_quota_attempts=max_quota_attempts,
+            env_runner_wait_s=env_runner_wait_s,
+        )
+
+    def _assign(self, **settings: Any) -> Self:
+        for name, value in settings.items():
             if value is not NotProvided:
-                setattr(self, key, value)
+                setattr(self, name, value)
         return self
 
     def build_algo(self, *args: Any, **kwargs: Any) -> Algorithm:
@@ -153,10 +168,8 @@ class TTPOISConfig(AlgorithmConfig):
         for key in ("horizon", "budget"):
             if getattr(self, key) == 0:
                 raise ValueError(f"{key} is not set; call config.training(horizon=..., budget=...)")
-        check_gamma(self.gamma)
-        check_delta(self.delta)
-        self.data_collection_strategy()
         self.improvement_settings()
+        self.data_collection_strategy()
         self.dispatch_settings()
         if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
             raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
@@ -206,34 +219,21 @@ class TTPOISConfig(AlgorithmConfig):
 
     def improvement_settings(self) -> ImprovementSettings:
         """What the learner needs."""
-        if self.line_search not in LINE_SEARCHES:
-            raise ValueError(
-                f"unknown line_search {self.line_search!r}; choose one of {sorted(LINE_SEARCHES)}"
-            )
-        clip, floor = self.importance_weight_clip, self.min_max_reward
         return ImprovementSettings(
             gamma=self.gamma,
             delta=self.delta,
-            importance_weight_clip=None if clip is None else check_positive("importance_weight_clip", clip),
-            min_max_reward=None if floor is None else check_positive("min_max_reward", floor),
-            num_offline_iterations=check_count("num_offline_iterations", self.num_offline_iterations),
-            line_search=self.line_search,
-            gradient_tolerance=_check_tolerance("gradient_tolerance", self.gradient_tolerance),
-            gain_tolerance=_check_tolerance("gain_tolerance", self.gain_tolerance),
-            max_line_search_evaluations=check_count(
-                "max_line_search_evaluations", self.max_line_search_evaluations
-            ),
-            num_threads=check_count("num_learner_threads", self.num_learner_threads),
+            importance_weight_clip=self.importance_weight_clip,
+            min_max_reward=self.min_max_reward,
+            num_learner_threads=self.num_learner_threads,
+            search=self._settings(SearchSettings),
         )
 
     def dispatch_settings(self) -> DispatchSettings:
         """What the dispatcher needs."""
-        return DispatchSettings(
-            quotas_per_actor=self.quotas_per_env_runner,
-            quota_timeout_s=self.quota_timeout_s,
-            max_attempts=self.max_quota_attempts,
-            worker_wait_s=self.env_runner_wait_s,
-        )
+        return self._settings(DispatchSettings)
+
+    def _settings(self, kind: type[_Settings]) -> _Settings:
+        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """The paper's network."""
@@ -243,8 +243,8 @@ class TTPOISConfig(AlgorithmConfig):
         )
 
     def get_default_learner_class(self) -> type[Learner]:
-        """The offline learner."""
-        return OfflineLearner
+        """The learner of whole batches."""
+        return WholeBatchLearner
 
 
 class POISConfig(TTPOISConfig):
@@ -257,30 +257,3 @@ class POISConfig(TTPOISConfig):
             algo_class = POIS
         super().__init__(algo_class=algo_class)
         self.strategy = "uniform"
-
-
-def _check_tolerance(name: str, value: float) -> float:
-    return check_real(name, value, lambda x: 0 <= x < float("inf"), "a finite number, at least 0")
-
-
-_TRAINING_KEYS = {
-    "horizon",
-    "budget",
-    "delta",
-    "strategy",
-    "num_offline_iterations",
-    "importance_weight_clip",
-    "min_max_reward",
-    "line_search",
-    "hidden_sizes",
-    "gradient_tolerance",
-    "gain_tolerance",
-    "max_line_search_evaluations",
-    "num_learner_threads",
-}
-_ENV_RUNNER_KEYS = {
-    "quotas_per_env_runner",
-    "quota_timeout_s",
-    "max_quota_attempts",
-    "env_runner_wait_s",
-}

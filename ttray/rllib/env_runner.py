@@ -18,7 +18,8 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from ttray.core.quotas import Quota
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
 from ttray.service.worker import Outcome, RolloutWorker, Work
 
 
@@ -62,9 +63,4 @@ def dispatcher_of(group: EnvRunnerGroup, settings: DispatchSettings) -> Dispatch
         return LocalDispatcher(group.local_env_runner, settings)
     # By handle and not through the group's request queue: that one drops failed calls silently
     # and wakes up only when every call has returned.
-    return Dispatcher(remote_runners(group), settings)
-
-
-def remote_runners(group: EnvRunnerGroup) -> dict[int, Any]:
-    """The handles of a group's actors, by number."""
-    return group._worker_manager.actors()
+    return Dispatcher(group._worker_manager.actors(), settings)

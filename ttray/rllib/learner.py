@@ -1,11 +1,10 @@
-"""The learner: RLlib's `TorchLearner` with one full-batch improvement in place of minibatch descent."""
+"""The learner: RLlib's `TorchLearner` with one improvement per batch in place of minibatch descent."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -13,20 +12,24 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
+from ttray.core.batch import Batch
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 
 
 @dataclasses.dataclass
-class TableTrainingData(TrainingData):
-    """A batch for the learner: the table itself, or a reference for a learner elsewhere."""
+class BatchTrainingData(TrainingData):
+    """A batch for the learner: the batch itself, or a reference for a learner elsewhere.
 
-    table: pa.Table | None = None
-    table_ref: ray.ObjectRef | None = None
+    RLlib's class has a field `batch` of another type.
+    """
+
+    whole_batch: Batch | None = None
+    whole_batch_ref: ray.ObjectRef | None = None
 
     def validate(self) -> None:
         """Raises unless exactly one of the two is given."""
-        if (self.table is None) == (self.table_ref is None):
-            raise ValueError("give either table or table_ref")
+        if (self.whole_batch is None) == (self.whole_batch_ref is None):
+            raise ValueError("give either whole_batch or whole_batch_ref")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -35,13 +38,13 @@ class TableTrainingData(TrainingData):
         return [(self, {})]
 
     def solve_refs(self) -> None:
-        """Fetches the table."""
-        if self.table_ref is not None:
-            self.table, self.table_ref = ray.get(self.table_ref), None
+        """Fetches the batch."""
+        if self.whole_batch_ref is not None:
+            self.whole_batch, self.whole_batch_ref = ray.get(self.whole_batch_ref), None
 
 
-class OfflineLearner(TorchLearner):
-    """Improves the policy on a table and reports what happened."""
+class WholeBatchLearner(TorchLearner):
+    """Improves the policy on a whole batch and reports what happened."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """No optimizer: the line search decides the steps."""
@@ -50,7 +53,7 @@ class OfflineLearner(TorchLearner):
         """Refuses: RLlib's class demands the method, but the bound is of a whole batch, not a minibatch."""
         raise RuntimeError("TT-POIS has no minibatch loss; call update(training_data=...)")
 
-    def update(self, *, training_data: TableTrainingData, **kwargs: Any) -> dict[str, Any]:
+    def update(self, *, training_data: BatchTrainingData, **kwargs: Any) -> dict[str, Any]:
         """Improves the policy on a batch.
 
         Returns:
@@ -58,6 +61,7 @@ class OfflineLearner(TorchLearner):
         """
         training_data.validate()
         training_data.solve_refs()
+        assert training_data.whole_batch is not None
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
 
@@ -65,7 +69,7 @@ class OfflineLearner(TorchLearner):
             return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
 
         try:
-            metrics = improve(module, forward, training_data.table, settings)
+            metrics = improve(module, forward, training_data.whole_batch, settings)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1

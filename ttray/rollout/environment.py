@@ -62,7 +62,7 @@ class EnvironmentFacts:
 
 @dataclass(frozen=True)
 class EnvironmentMaker:
-    """Makes environments; a value that travels to actors.
+    """Makes environments; a value that travels to other processes.
 
     Attributes:
         name: For messages and metadata.

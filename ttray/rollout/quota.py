@@ -1,7 +1,7 @@
 """Rollouts: one process, one set of slots, one policy, one quota in; one Arrow table out. No Ray.
 
 The plan is known up front, so the slots are packed and each is reset exactly when its trajectory reached
-its quota or its episode terminated. A trajectory is a pure function of (policy, run seed, iteration,
+its planned length or its episode terminated. A trajectory is a pure function of (policy, run seed, iteration,
 trajectory id): it has two random streams of its own (`ttray.core.streams`), and every row of policy
 output depends on its own observation only.
 """
@@ -19,9 +19,10 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from ttray.core.batch import BatchInfo, from_columns
+from ttray.core.batch import BatchInfo
 from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.quotas import Packing, Quota, pack, trajectory_lengths
+from ttray.core.schema import table_of
 from ttray.core.streams import TrajectoryStreams
 from ttray.rollout.policies import Policy
 from ttray.rollout.slots import SlotError, Slots, SlotStep
@@ -37,16 +38,16 @@ class RolloutStats:
     """What a rollout cost.
 
     Attributes:
-        num_steps: Transitions in the table.
-        num_steps_saved: Planned steps that terminated episodes did not need.
+        num_env_steps: Transitions in the table.
+        num_env_steps_saved: Planned steps that terminated episodes did not need.
         num_slot_steps: Environment steps executed, those of idle slots included.
         time_s: Seconds in all.
         environment_time_s: Seconds inside the environments, resets included.
         inference_time_s: Seconds inside the policy and the choice of actions.
     """
 
-    num_steps: int
-    num_steps_saved: int
+    num_env_steps: int
+    num_env_steps_saved: int
     num_slot_steps: int
     time_s: float
     environment_time_s: float
@@ -70,7 +71,7 @@ def collect_quota(
     info: BatchInfo,
     quota: Quota,
     *,
-    max_slots: int,
+    num_slots: int,
 ) -> tuple[pa.Table, RolloutStats]:
     """Collects the trajectories of a quota.
 
@@ -79,17 +80,17 @@ def collect_quota(
         policy: Maps observations to distribution inputs.
         info: The batch that the quota belongs to.
         quota: Which trajectories.
-        max_slots: Slots to use at most.
+        num_slots: Slots to use at most.
 
     Returns:
-        The transitions in canonical order, and what they cost.
+        The transitions in canonical order (without the metadata of a batch), and what they cost.
 
     Raises:
         RolloutError: The environment raised, gave a number that is not finite or an array of the wrong
-            shape, or truncated an episode before its quota.
+            shape, or truncated an episode before its planned length.
     """
     lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
-    packing = pack(lengths, max_slots)
+    packing = pack(lengths, num_slots)
     run = _Run(make_slots(packing.num_slots), policy, info, quota, lengths, packing)
     return run.collect()
 
@@ -159,8 +160,8 @@ class _Run:
         self._check_finite()
         table = self._table()
         return table, RolloutStats(
-            num_steps=table.num_rows,
-            num_steps_saved=sum(self._lengths) - table.num_rows,
+            num_env_steps=table.num_rows,
+            num_env_steps_saved=sum(self._lengths) - table.num_rows,
             num_slot_steps=table.num_rows if self._slots.skips_idle else self._num_slot_steps,
             time_s=time.perf_counter() - started,
             environment_time_s=self._environment_time_s,
@@ -282,13 +283,14 @@ class _Run:
         # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
         pieces = zip(inputs.split(_PIECE), actions.split(_PIECE), strict=True)
         log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
-        return from_columns(
-            self._info,
-            trajectory=self._quota.start + position,
-            length=np.array(self._lengths, dtype=np.int32)[position],
-            t=t.astype(np.int32),
-            log_prob=log_prob.numpy(),
-            **columns,
+        return table_of(
+            columns
+            | {
+                "trajectory": self._quota.start + position,
+                "length": np.array(self._lengths, dtype=np.int32)[position],
+                "t": t.astype(np.int32),
+                "log_prob": log_prob.numpy(),
+            }
         )
 
     def _check_truncation(self, truncated: NDArray[np.bool_]) -> None:

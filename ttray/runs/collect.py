@@ -9,10 +9,11 @@ import ray
 
 from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.service.dispatcher import Dispatcher, DispatchSettings, LocalDispatcher
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.settings import DispatchSettings
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.service.progress import OnProgress, TerminalProgress
-from ttray.service.worker import RolloutWorker, Work, start_actors
+from ttray.service.worker import RolloutWorker, Work, start_workers
 from ttray.rollout.environment import EnvironmentFacts, EnvironmentMaker, EnvSource
 
 
@@ -68,16 +69,16 @@ def collect(
             distribution=facts.distribution.describe(),
         ),
         policy=policy_from(policy, facts, seed=seed),
-        max_slots=num_envs,
+        num_slots=num_envs,
     )
     settings, on_progress = settings or DispatchSettings(), on_progress or TerminalProgress()
     if num_actors == 0:
-        table, _ = LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
-        return table
-    actors = start_actors(maker, num_actors)
+        batch, _ = LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
+        return batch.table
+    actors = start_workers(maker, num_actors)
     try:
-        table, _ = Dispatcher(actors, settings).collect(work, on_progress)
-        return table
+        batch, _ = Dispatcher(actors, settings).collect(work, on_progress)
+        return batch.table
     finally:
         for actor in actors.values():
             ray.kill(actor)

@@ -1,1 +1,1 @@
-"""The rollout service: quotas out to Ray actors, exactly the planned trajectories back."""
+"""The rollout service: quotas out to workers, exactly the planned trajectories back."""

@@ -2,28 +2,29 @@
 
 One quota is in flight per worker. A quota is lost when its worker dies, hangs, or answers with an error;
 it is then sent out again, whole, to whoever is free: trajectories are pure functions of their ids, so the
-second try gives the same bits, and a late first answer may be ignored. The only place that waits on Ray.
+second try gives the same bits, and a late first answer may be ignored.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
-from ttray.core.batch import concatenate, validate
-from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
-from ttray.service.progress import OnProgress, Progress
-from ttray.service.telemetry import CollectionStats, record_collection
-from ttray.service.worker import Outcome, RolloutWorker, Work
+from ttray.core.batch import Batch
+from ttray.core.quotas import Quota
+from ttray.service.progress import OnProgress
+from ttray.service.settings import DispatchSettings
+from ttray.service.tally import Tally
+from ttray.service.telemetry import CollectionStats
+from ttray.service.worker import RolloutWorker, Work
 
 logger = logging.getLogger(__name__)
 
@@ -31,104 +32,8 @@ _POLL_S = 0.5  # longest wait before time-outs and progress are looked at again
 _PING_AGAIN_S = 0.2
 
 
-@dataclass(frozen=True)
-class DispatchSettings:
-    """How patient the dispatcher is.
-
-    Attributes:
-        quotas_per_actor: How finely the plan is split; None for as many, up to 4, as do not make the
-            vector slots much narrower or the quotas too small to be worth sending.
-        quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
-        max_attempts: How often a quota may fail by an error of its environment before the collection
-            gives up; twice as often where its worker dies or hangs, which need not be its fault.
-        worker_wait_s: How long to go on without any worker alive.
-    """
-
-    quotas_per_actor: int | None = None
-    quota_timeout_s: float = 600.0
-    max_attempts: int = 3
-    worker_wait_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.quotas_per_actor is not None and self.quotas_per_actor < 1:
-            raise ValueError(
-                f"quotas_per_actor must be at least 1, or None to choose, found {self.quotas_per_actor}"
-            )
-        if not self.quota_timeout_s > 0.0:
-            raise ValueError(f"quota_timeout_s must be positive, found {self.quota_timeout_s}")
-        if self.max_attempts < 1:
-            raise ValueError(f"max_attempts must be at least 1, found {self.max_attempts}")
-        if not self.worker_wait_s > 0.0:
-            raise ValueError(f"worker_wait_s must be positive, found {self.worker_wait_s}")
-
-
 class CollectionError(RuntimeError):
     """The plan could not be collected; the message names the cause and the cure."""
-
-
-@dataclass
-class _Tally:
-    """What one collection has seen so far."""
-
-    quotas: list[Quota]
-    started: float
-    plan_time_s: float
-    transfer_time_s: float = 0.0
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    sent_again: list[Quota] = field(default_factory=list)
-    num_trajectories: int = 0
-    num_steps: int = 0
-
-    @classmethod
-    def of(cls, work: Work, num_workers: int, settings: DispatchSettings) -> _Tally:
-        started = time.perf_counter()
-        quotas = plan_quotas(work, num_workers, settings)
-        return cls(quotas, started, plan_time_s=time.perf_counter() - started)
-
-    def add(self, quota: Quota, outcome: Outcome) -> None:
-        """Takes in an answer; a second one to the same quota has the same bits and is ignored."""
-        if quota.index not in self.outcomes and outcome.table is not None:
-            self.outcomes[quota.index] = outcome
-            self.num_trajectories += quota.num_trajectories
-            self.num_steps += outcome.table.num_rows
-
-    def progress(self) -> Progress:
-        return Progress(
-            num_trajectories=self.num_trajectories,
-            num_planned=self.quotas[-1].stop,
-            num_steps=self.num_steps,
-            num_redispatched=len(self.sent_again),
-            time_s=time.perf_counter() - self.started,
-        )
-
-    def finish(self, work: Work) -> tuple[pa.Table, CollectionStats]:
-        """Joins the quotas' tables in the order of the trajectories and checks them against the plan."""
-        joining = time.perf_counter()
-        outcomes = [self.outcomes[quota.index] for quota in self.quotas]
-        table = concatenate([outcome.table for outcome in outcomes])
-        validate(table, work.info.strategy)
-        stats = [outcome.stats for outcome in outcomes if outcome.stats is not None]
-        time_of_worker: dict[str, float] = defaultdict(float)
-        for outcome in outcomes:
-            time_of_worker[outcome.worker] += outcome.stats.time_s if outcome.stats else 0.0
-        cost = CollectionStats(
-            num_steps=table.num_rows,
-            num_trajectories=self.quotas[-1].stop,
-            num_steps_saved=sum(s.num_steps_saved for s in stats),
-            num_slot_steps=sum(s.num_slot_steps for s in stats),
-            num_quotas=len(self.quotas),
-            num_quotas_redispatched=len(self.sent_again),
-            num_trajectories_recollected=sum(q.num_trajectories for q in self.sent_again),
-            environment_time_s=sum(s.environment_time_s for s in stats),
-            inference_time_s=sum(s.inference_time_s for s in stats),
-            worker_time_s=sum(s.time_s for s in stats),
-            busiest_worker_time_s=max(time_of_worker.values()),
-            plan_time_s=self.plan_time_s,
-            transfer_time_s=self.transfer_time_s + time.perf_counter() - joining,
-            time_s=time.perf_counter() - self.started,
-        )
-        record_collection(work.info, cost)
-        return table, cost
 
 
 class LocalDispatcher:
@@ -137,15 +42,15 @@ class LocalDispatcher:
     def __init__(self, worker: RolloutWorker, settings: DispatchSettings) -> None:
         self._worker, self._settings = worker, settings
 
-    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[pa.Table, CollectionStats]:
+    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[Batch, CollectionStats]:
         """Collects a batch; see `Dispatcher.collect`."""
-        tally = _Tally.of(work, 1, self._settings)
+        tally = Tally.of(work, 1, self._settings)
         for quota in tally.quotas:
-            for attempt in range(1, self._settings.max_attempts + 1):
+            for attempt in range(1, self._settings.max_quota_attempts + 1):
                 outcome = self._worker.run_quota(work, quota)
                 if outcome.error is None:
                     break
-                if attempt == self._settings.max_attempts:
+                if attempt == self._settings.max_quota_attempts:
                     raise _gave_up(quota, attempt, outcome.error)
                 logger.warning("%s failed, trying again: %s", work.name(quota), outcome.error)
                 tally.sent_again.append(quota)
@@ -187,7 +92,7 @@ class Dispatcher:
         for worker in self._workers:
             self._ping(worker)
 
-    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[pa.Table, CollectionStats]:
+    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[Batch, CollectionStats]:
         """Collects a batch.
 
         Args:
@@ -200,7 +105,7 @@ class Dispatcher:
         Raises:
             CollectionError: A quota failed too often, or no worker came back in time.
         """
-        tally = _Tally.of(work, len(self._workers) - len(self._gone) or 1, self._settings)
+        tally = Tally.of(work, len(self._workers) - len(self._gone) or 1, self._settings)
         pending = deque(tally.quotas)
         errors: Counter[int] = Counter()
         work_ref = ray.put(work)
@@ -214,7 +119,7 @@ class Dispatcher:
                     last_life = time.monotonic()
                 elif (
                     len(self._gone) == len(self._workers)
-                    or time.monotonic() - last_life > self._settings.worker_wait_s
+                    or time.monotonic() - last_life > self._settings.env_runner_wait_s
                 ):
                     raise self._nobody_left()
                 lost = [*self._receive(tally, errors), *self._overdue(errors)]
@@ -233,7 +138,7 @@ class Dispatcher:
         deadline = time.monotonic() + self._settings.quota_timeout_s
         self._flights[reference] = _Flight(worker, quota, deadline, name)
 
-    def _receive(self, tally: _Tally, errors: Counter[int]) -> list[Quota]:
+    def _receive(self, tally: Tally, errors: Counter[int]) -> list[Quota]:
         """Waits for answers; takes in what arrived and returns the quotas that were lost."""
         self._ping_due()
         references = [*self._flights, *self._pings]
@@ -275,7 +180,7 @@ class Dispatcher:
     def _count(self, errors: Counter[int], quota: Quota, patience: int, error: str) -> None:
         """Counts a failure of a quota; raises CollectionError when it was one too many."""
         errors[quota.index] += 1
-        if errors[quota.index] >= patience * self._settings.max_attempts:
+        if errors[quota.index] >= patience * self._settings.max_quota_attempts:
             raise _gave_up(quota, errors[quota.index], error)
 
     def _patience(self) -> float:
@@ -336,9 +241,9 @@ class Dispatcher:
             )
         return CollectionError(
             f"none of the {len(self._workers)} rollout workers has been alive for "
-            f"{self._settings.worker_wait_s:.0f} s ({len(self._gone)} are gone for good). The cluster "
+            f"{self._settings.env_runner_wait_s:.0f} s ({len(self._gone)} are gone for good). The cluster "
             f"has {ray.cluster_resources().get('CPU', 0):.0f} CPUs; start nodes, ask for fewer "
-            "workers, or raise worker_wait_s"
+            "env runners, or raise env_runner_wait_s"
         )
 
 
@@ -362,11 +267,3 @@ def _gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
         f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
         f"attempts. The last error:\n{error}"
     )
-
-
-def plan_quotas(work: Work, num_workers: int, settings: DispatchSettings) -> list[Quota]:
-    """Splits the plan as the settings say, or so that slots stay busy and the tail is short."""
-    lengths = trajectory_lengths(work.info.strategy)
-    if settings.quotas_per_actor is not None:
-        return split(lengths, num_workers * settings.quotas_per_actor)
-    return choose_split(lengths, num_workers, work.max_slots)

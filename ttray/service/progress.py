@@ -16,19 +16,19 @@ class Progress:
     Attributes:
         num_trajectories: Collected so far.
         num_planned: To collect in all.
-        num_steps: Transitions so far.
+        num_env_steps: Transitions so far.
         num_redispatched: Quotas that had to be sent out again so far.
         time_s: Seconds so far.
     """
 
     num_trajectories: int
     num_planned: int
-    num_steps: int
+    num_env_steps: int
     num_redispatched: int
     time_s: float
 
     def __str__(self) -> str:
-        rate = self.num_steps / self.time_s if self.time_s > 0.0 else 0.0
+        rate = self.num_env_steps / self.time_s if self.time_s > 0.0 else 0.0
         text = f"{self.num_trajectories:,}/{self.num_planned:,} trajectories, {rate:,.0f} steps/s"
         if self.num_redispatched:
             text += f", {self.num_redispatched} quotas sent again"

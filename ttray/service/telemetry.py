@@ -1,7 +1,8 @@
 """What collections and optimisations cost, as logs and as metrics of Ray.
 
-Recorded once per iteration by the driver, tagged with the environment. Ray exports the metrics with prefix
-`ray_` on the Prometheus endpoint of every node; without Ray there is nobody to tell.
+Recorded once per batch by the driver, tagged with the environment and the purpose (training or evaluation).
+Ray exports the metrics with prefix `ray_` on the Prometheus endpoint of every node; without Ray there is
+nobody to tell.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import ray
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from ttray.core.batch import BatchInfo
+from ttray.core.streams import FIRST_EVALUATION_ITERATION
 
 logger = logging.getLogger(__name__)
 
-_TAGS = ("environment",)
+_TAGS = ("environment", "purpose")
 _SECONDS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
 
 
@@ -26,9 +28,9 @@ class CollectionStats:
     """What a collection cost.
 
     Attributes:
-        num_steps: Transitions collected.
+        num_env_steps: Transitions collected.
         num_trajectories: Trajectories collected.
-        num_steps_saved: Planned steps that terminated episodes did not need.
+        num_env_steps_saved: Planned steps that terminated episodes did not need.
         num_slot_steps: Environment steps executed for the quotas that count.
         num_quotas: Quotas that the plan was split into.
         num_quotas_redispatched: How often a quota was sent out again.
@@ -42,9 +44,9 @@ class CollectionStats:
         time_s: Seconds from start to validated table.
     """
 
-    num_steps: int
+    num_env_steps: int
     num_trajectories: int
-    num_steps_saved: int
+    num_env_steps_saved: int
     num_slot_steps: int
     num_quotas: int
     num_quotas_redispatched: int
@@ -60,7 +62,7 @@ class CollectionStats:
     @property
     def slot_utilization(self) -> float:
         """The part of the executed environment steps that is in the table."""
-        return self.num_steps / self.num_slot_steps
+        return self.num_env_steps / self.num_slot_steps
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,14 @@ def _metrics() -> _Metrics:
         quotas_redispatched=counter("quotas_redispatched", "Quotas that were sent out again"),
         trajectories_recollected=counter("trajectories_recollected", "Trajectories in those quotas"),
         slot_utilization=Gauge("ttray_slot_utilization", "Steps kept / steps executed", tag_keys=_TAGS),
-        iteration=Gauge("ttray_iteration", "Iteration of the last batch", tag_keys=_TAGS),
+        iteration=Gauge("ttray_iteration", "Iteration of the last training batch", tag_keys=_TAGS),
         sample_time=histogram("sample_time_seconds", "Time to collect a batch"),
         optimise_time=histogram("optimise_time_seconds", "Time to improve the policy on a batch"),
     )
+
+
+def _tags(environment: str, purpose: str) -> dict[str, str]:
+    return {"environment": environment, "purpose": purpose}
 
 
 def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
@@ -102,16 +108,17 @@ def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
         info.iteration,
         stats.num_trajectories - 1,
         info.environment,
-        stats.num_steps,
+        stats.num_env_steps,
         stats.time_s,
         stats.num_quotas_redispatched,
         stats.num_quotas,
     )
     if not ray.is_initialized():
         return
-    metrics, tags = _metrics(), {"environment": info.environment}
+    is_evaluation = info.iteration >= FIRST_EVALUATION_ITERATION
+    metrics, tags = _metrics(), _tags(info.environment, "evaluation" if is_evaluation else "training")
     for counter, value in (
-        (metrics.steps, stats.num_steps),
+        (metrics.steps, stats.num_env_steps),
         (metrics.trajectories, stats.num_trajectories),
         (metrics.quotas_redispatched, stats.num_quotas_redispatched),
         (metrics.trajectories_recollected, stats.num_trajectories_recollected),
@@ -119,11 +126,12 @@ def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
         if value:  # Ray refuses to count nothing
             counter.inc(value, tags)
     metrics.slot_utilization.set(stats.slot_utilization, tags)
-    metrics.iteration.set(info.iteration, tags)
+    if not is_evaluation:
+        metrics.iteration.set(info.iteration, tags)
     metrics.sample_time.observe(stats.time_s, tags)
 
 
 def record_optimisation(environment: str, time_s: float) -> None:
     """Tells Ray how long an optimisation took."""
     if ray.is_initialized():
-        _metrics().optimise_time.observe(time_s, {"environment": environment})
+        _metrics().optimise_time.observe(time_s, _tags(environment, "training"))

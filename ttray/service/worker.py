@@ -1,6 +1,6 @@
 """The worker: an ordinary object that collects quotas, and answers errors instead of raising them.
 
-`RolloutActor` is the same object in a process of its own. What happens when that process dies is the
+`RemoteWorker` is the same object in a process of its own. What happens when that process dies is the
 dispatcher's business; a worker keeps nothing that a new one could not make again.
 """
 
@@ -17,8 +17,9 @@ import pyarrow as pa
 import ray
 import torch
 
-from ttray.core.batch import BatchInfo, from_message, to_message
+from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
+from ttray.core.schema import from_message, to_message
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import Policy
 from ttray.rollout.quota import RolloutError, RolloutStats, collect_quota
@@ -34,12 +35,12 @@ class Work:
     Attributes:
         info: The batch that is collected.
         policy: With its weights: a worker has no policy of its own that could be stale.
-        max_slots: Slots that a worker may use.
+        num_slots: Slots that a worker may use.
     """
 
     info: BatchInfo
     policy: Policy
-    max_slots: int
+    num_slots: int
 
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
@@ -63,7 +64,7 @@ class Outcome:
     worker: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """To be sent: the table in one piece, which takes Ray a tenth of the time of its columns."""
+        """To be sent: the table as one message."""
         return self.__dict__ | {"table": None if self.table is None else to_message(self.table)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -90,7 +91,7 @@ class RolloutWorker:
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         try:
             table, stats = collect_quota(
-                self._pool.take, work.policy, work.info, quota, max_slots=work.max_slots
+                self._pool.take, work.policy, work.info, quota, num_slots=work.num_slots
             )
         except Exception as error:
             self._pool.discard()
@@ -106,18 +107,18 @@ class RolloutWorker:
         return os.getpid()
 
 
-class RolloutActor(RolloutWorker):
-    """A worker for a process of its own."""
+class RemoteWorker(RolloutWorker):
+    """A worker in a process of its own."""
 
     def __init__(self, maker: EnvironmentMaker) -> None:
-        # Actors share the cores of their node; a thread pool in each would only thrash.
+        # Workers share the cores of their node; a thread pool in each would only thrash.
         torch.set_num_threads(1)
         super().__init__(maker)
 
 
-def start_actors(maker: EnvironmentMaker, num_actors: int) -> dict[int, Any]:
-    """Starts rollout actors that Ray restarts whenever they die."""
+def start_workers(maker: EnvironmentMaker, number: int) -> dict[int, Any]:
+    """Starts workers as actors that Ray restarts whenever they die; returns their handles by number."""
     if not ray.is_initialized():
         ray.init()
-    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(RolloutActor)
-    return {number: actor_class.remote(maker) for number in range(num_actors)}
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(RemoteWorker)
+    return {index: actor_class.remote(maker) for index in range(number)}

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo, as_tensors
+from ttray.core.batch import BatchInfo
 from ttray.core.distributions import Categorical
 from ttray.core.surrogate import Surrogate
 from ttray.envs.evaluation import expected_return
@@ -27,7 +27,8 @@ from ttray.paper.trials import Row, Trial
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.curves import mean_and_interval
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
-from ttray.service.dispatcher import DispatchSettings, LocalDispatcher
+from ttray.service.dispatcher import LocalDispatcher
+from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RolloutWorker, Work
 
 HORIZONS = (100, 1000, 2000)
@@ -110,8 +111,8 @@ def _evaluate(
                 gamma=gamma,
                 distribution=facts.distribution.describe(),
             )
-            table, _stats = dispatcher.collect(Work(info=info, policy=Fixed(uniform), max_slots=_SLOTS))
-            batch = as_tensors(table)
+            collected, _stats = dispatcher.collect(Work(info=info, policy=Fixed(uniform), num_slots=_SLOTS))
+            batch = collected.tensors
             surrogate = Surrogate(batch, planned, gamma=gamma)
             behaviour = torch.zeros((len(batch.t), 2), dtype=torch.float64)
             target = torch.tensor([[math.log(p) for p in TARGET]], dtype=torch.float64).expand_as(behaviour)

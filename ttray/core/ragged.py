@@ -1,0 +1,66 @@
+"""A batch as tensors: the columns end to end, and where each trajectory starts. Nothing is padded."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ttray.core.schema import array_of, canonical, offsets_of
+
+
+@dataclass(frozen=True)
+class RaggedBatch:
+    """A canonical table as tensors; trajectory `i` owns rows `offsets[i]` to `offsets[i + 1]`.
+
+    Attributes:
+        offsets: `[trajectories + 1]` int64.
+        length: `[trajectories]` int64, the planned lengths (an episode may have ended earlier).
+        t: `[rows]` int32.
+        obs: `[rows, obs_size]` float32.
+        action: `[rows]` or `[rows, size]`.
+        reward: `[rows]` float64.
+        log_prob: `[rows]` float32.
+        dist_inputs: `[rows, inputs]` float32.
+    """
+
+    offsets: Tensor
+    length: Tensor
+    t: Tensor
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    log_prob: Tensor
+    dist_inputs: Tensor
+
+
+def as_tensors(table: pa.Table) -> RaggedBatch:
+    """Views a table as tensors: no copy for a canonical table in one chunk, else one.
+
+    The tensors share memory with the table and must not be written to.
+    """
+    table = canonical(table)
+    trajectory = array_of(table, "trajectory")
+    offsets = offsets_of(trajectory)
+    return RaggedBatch(
+        offsets=torch.from_numpy(offsets),
+        length=torch.from_numpy(array_of(table, "length")[offsets[:-1]].astype(np.int64)),
+        **{
+            name: _tensor(array_of(table, name))
+            for name in ("t", "obs", "action", "reward", "log_prob", "dist_inputs")
+        },
+    )
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    with warnings.catch_warnings():
+        # Arrow memory is read-only and torch has no such notion. The view never leaves the
+        # estimators, which do not write to it.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)

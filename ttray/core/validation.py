@@ -1,0 +1,68 @@
+"""Whether a table is exactly what a strategy planned: nothing lost, nothing invented, nothing twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.quotas import trajectory_lengths
+from ttray.core.schema import array_of, canonical, check_columns, offsets_of
+
+_NAMED_AT_MOST = 10  # trajectories that one error message lists
+
+
+def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
+    """Raises ValueError unless a table holds exactly what a strategy planned.
+
+    Each trajectory must be there once, with steps 0, 1, 2, … up to its planned length or to its termination,
+    whichever is first. The error names each missing, duplicate, unplanned or wrong-length trajectory.
+
+    Args:
+        table: Rows in any order.
+        strategy: The plan.
+    """
+    check_columns(table.schema)
+    planned = trajectory_lengths(strategy)
+    table = canonical(table)
+    trajectory, t = array_of(table, "trajectory"), array_of(table, "t")
+    offsets = offsets_of(trajectory)
+    starts, ends, counts = offsets[:-1], offsets[1:], np.diff(offsets)
+    ids = trajectory[starts]
+    known = (ids >= 0) & (ids < len(planned))
+    length = array_of(table, "length")
+    terminated = array_of(table, "terminated")
+
+    duplicate_rows = np.zeros(len(t), dtype=bool)
+    duplicate_rows[1:] = (trajectory[1:] == trajectory[:-1]) & (t[1:] == t[:-1])
+    expected_t = np.arange(len(t)) - np.repeat(starts, counts)
+    duplicate = np.unique(trajectory[duplicate_rows])
+    gap = np.setdiff1d(np.unique(trajectory[expected_t != t]), duplicate)
+    expected = planned[np.clip(ids, 0, len(planned) - 1)]
+    length_differs = np.unique(trajectory[length != np.repeat(expected, counts)])
+    ended = terminated[ends - 1]
+    ended_inside = np.unique(trajectory[:-1][terminated[:-1] & (trajectory[1:] == trajectory[:-1])])
+    wrong_length = ids[known & ((counts > expected) | ((counts < expected) & ~ended))]
+    problems = {
+        "missing": np.setdiff1d(np.arange(len(planned)), ids),
+        "not planned": ids[~known],
+        "duplicate": duplicate,
+        "with missing steps": gap,
+        "with a length column that differs from the plan": np.intersect1d(length_differs, ids[known]),
+        "of wrong length": np.setdiff1d(wrong_length, np.union1d(duplicate, gap)),
+        "going on after termination": np.setdiff1d(ended_inside, duplicate),
+    }
+    found = [f"{len(bad)} {what}: {_name_trajectories(bad)}" for what, bad in problems.items() if len(bad)]
+    if found:
+        raise ValueError(
+            f"the table does not fit its strategy ({strategy.num_trajectories} trajectories, "
+            f"{strategy.budget} steps): " + "; ".join(found) + ". Collect these trajectories again, "
+            "or pass the strategy that the table was collected under"
+        )
+
+
+def _name_trajectories(ids: NDArray[np.int64]) -> str:
+    names = ", ".join(str(i) for i in ids[:_NAMED_AT_MOST])
+    more = len(ids) - _NAMED_AT_MOST
+    return f"trajectory {names}" + (f" and {more} more" if more > 0 else "")

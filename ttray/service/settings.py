@@ -1,0 +1,33 @@
+"""How patient the dispatcher is: one frozen value that checks itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ttray.core.checks import check_count, check_positive
+
+
+@dataclass(frozen=True)
+class DispatchSettings:
+    """How a plan is dealt out, and what is done when nothing comes back.
+
+    Attributes:
+        quotas_per_env_runner: How finely the plan is split; None for as many, up to 4, as do not make the
+            vector slots much narrower or the quotas too small to be worth sending.
+        quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
+        max_quota_attempts: How often a quota may fail by an error of its environment before the collection
+            gives up; twice as often where its worker dies or hangs, which need not be its fault.
+        env_runner_wait_s: How long to go on without any worker alive.
+    """
+
+    quotas_per_env_runner: int | None = None
+    quota_timeout_s: float = 600.0
+    max_quota_attempts: int = 3
+    env_runner_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.quotas_per_env_runner is not None:
+            check_count("quotas_per_env_runner", self.quotas_per_env_runner)
+        check_positive("quota_timeout_s", self.quota_timeout_s)
+        check_count("max_quota_attempts", self.max_quota_attempts)
+        check_positive("env_runner_wait_s", self.env_runner_wait_s)
