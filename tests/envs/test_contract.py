@@ -256,7 +256,7 @@ def test_wrong_resets_are_refused(seed: Any, options: dict[str, Any] | None, mes
         ("ttray/Dam-v0", {"block_size": 0}, r"block_size .* at least 1, found 0"),
         ("ttray/Dam-v0", {"inflow_std": -1.0}, r"inflow_std must be a finite number, at least 0, found -1.0"),
         ("ttray/Dam-v0", {"inflow_std": float("nan")}, r"inflow_std .* found nan"),
-        ("ttray/Dam-v0", {"hold_days": 1.5}, r"hold_days must be an integer .* found 1.5"),
+        ("ttray/Dam-v0", {"hold_days": 1.5}, r"hold_days must be an integer, at least 1, found 1.5"),
         ("ttray/Dam-v0", {"held_reward": "max"}, r"held_reward must be 'sum' or 'mean'"),
         ("ttray/Dam-v0", {"max_release": 0}, r"max_release .* found 0"),
         ("ttray/Evaluation-v0", {"horizon": 10}, r"horizon must be .* at least 11, found 10"),

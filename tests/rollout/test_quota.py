@@ -10,9 +10,7 @@ from scipy.stats import norm
 import ttray.rollout.quota
 from tests.support.environments import (
     ACTION_SPACES,
-    ITERATION,
     OBSERVATION_SPACES,
-    SEED,
     ProbeEnv,
     info_of,
     mixed_strategy,
@@ -172,7 +170,7 @@ def test_single_environments_take_exactly_as_many_steps_as_the_table_has_rows(sl
 def test_batches_do_not_step_a_slot_that_is_done():
     # One slot runs 5 steps, the other 3 + 1.
     _, (stats,) = collect(EnvironmentMaker.of("ttray/Dam-v0"), strategy_of(1, 0, 1, 0, 1))
-    assert (stats.num_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (9, 9, 0)
+    assert (stats.num_env_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (9, 9, 0)
 
 
 @pytest.mark.parametrize("strategy", [strategy_of(4), strategy_of(1), strategy_of(0, 0, 0, 0, 1)])
@@ -219,10 +217,3 @@ def test_a_fallen_pole_ends_its_trajectory_and_saves_the_rest(slots):
     assert isinstance(stats, RolloutStats)
     assert stats.num_env_steps_saved == strategy.budget - table.num_rows > 0
     assert stats.num_slot_steps == table.num_rows
-
-
-def test_the_metadata_names_the_batch():
-    table, _ = collect(probe(), mixed_strategy())
-    info = BatchInfo.from_table(table)
-    assert (info.environment, info.seed, info.iteration) == ("ProbeEnv", SEED, ITERATION)
-    assert info.strategy == mixed_strategy()

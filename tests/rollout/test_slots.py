@@ -163,7 +163,7 @@ def test_an_idle_slot_of_a_batch_is_reset_when_its_episode_ends():
     # Slot 0 ends after 2 of its 8 steps, and then again and again while it steps along with slot 1.
     table, stats = roll_odd_dam(EARLY, ends_in_slot_0)
     validate(table, EARLY)
-    assert (stats.num_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (8, 12, 6)
+    assert (stats.num_env_steps, stats.num_slot_steps, stats.num_env_steps_saved) == (8, 12, 6)
     assert np.flatnonzero(table.column("terminated").to_numpy(zero_copy_only=False)).tolist() == [1]
 
 

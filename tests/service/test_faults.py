@@ -42,7 +42,7 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
     assert stats.num_trajectories_recollected == service.quota_of(work, BAD).num_trajectories
     assert stats.num_trajectories == 22
     assert stats.num_quotas == 8
-    assert stats.num_slot_steps == stats.num_steps == work.info.strategy.budget
+    assert stats.num_slot_steps == stats.num_env_steps == work.info.strategy.budget
     quota = service.quota_of(work, BAD)
     name = f"iteration {work.info.iteration}, trajectories {quota.start} to {quota.stop - 1}"
     assert [record for record in caplog.records if record.message.startswith(name)]
