@@ -1,0 +1,76 @@
+"""Judges a policy by data that another one recorded, and then runs it to see who was right.
+
+    python examples/off_policy_evaluation.py
+
+In the evaluation domain the return of every policy is known. The recorded policy takes either action with
+the same probability; the one in question prefers the first a little. If it were much further away, few
+trajectories would have all the weight, and `problems` would say that the answer is worthless.
+
+Expect an estimate of about 11.1, which is the truth, and a lower bound of about 7: it is wide because it
+holds for whatever the rewards may be, with probability 0.95. This starts no Ray.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+import ttray
+from ttray.core.batch import BatchInfo, as_tensors
+from ttray.core.distributions import from_description
+from ttray.core.evaluation import OffPolicyEstimate, Recording, off_policy, on_policy
+from ttray.envs.evaluation import MEAN_REWARDS, expected_return
+
+ENVIRONMENT, HORIZON, GAMMA = "ttray/Evaluation-v0", 20, 0.9
+ENV_CONFIG = {"horizon": HORIZON}
+DELTA = 0.05
+# Rewards are normal, so this holds but for one in very many of them.
+MAX_REWARD = float(MEAN_REWARDS.max()) + 0.5
+
+
+class Constant:
+    """A policy that takes the actions with the same probabilities everywhere.
+
+    Args:
+        probabilities: Of the actions.
+    """
+
+    def __init__(self, *probabilities: float) -> None:
+        self.probabilities = probabilities
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """From observations `[rows, 1]` to logits `[rows, 2]`."""
+        return np.tile(np.log(self.probabilities).astype(np.float32), (len(obs), 1))
+
+
+def judged_by(table: pa.Table, policy: Constant) -> OffPolicyEstimate:
+    """What a recorded table tells of a policy that did not record it."""
+    info, batch = BatchInfo.from_table(table), as_tensors(table)
+    distribution = from_description(info.distribution)
+    target = torch.from_numpy(policy(batch.obs.numpy()))
+    comparison = distribution.comparison(batch.dist_inputs, batch.action)(target)
+    recording = Recording(batch, info.strategy, comparison)
+    return off_policy([recording], gamma=GAMMA, delta=DELTA, max_reward=MAX_REWARD)
+
+
+def main() -> None:
+    """Records, judges, and compares with the truth."""
+    recorded, in_question = Constant(0.5, 0.5), Constant(0.55, 0.45)
+    strategy = ttray.dcs.truncated(horizon=HORIZON, budget=40_000, gamma=GAMMA)
+
+    table = ttray.collect(ENVIRONMENT, strategy=strategy, policy=recorded, env_config=ENV_CONFIG, seed=0)
+    found = judged_by(table, in_question)
+    print(f"recorded: {table.num_rows:,} steps of another policy, {found.num_trajectories:,} trajectories")
+    print(f"worth {found.effective_sample_size:,.0f} trajectories of the policy in question", *found.problems)
+
+    own = ttray.collect(ENVIRONMENT, strategy=strategy, policy=in_question, env_config=ENV_CONFIG, seed=1)
+    run = on_policy(as_tensors(own), strategy, gamma=GAMMA, delta=DELTA)
+    truth = expected_return(in_question.probabilities, HORIZON, GAMMA)
+    print(f"estimate {found.estimate:.3f}, run {run.low:.3f} to {run.high:.3f}, in closed form {truth:.3f}")
+    print(f"the lower bound {found.lower_bound:.3f} is below the return {truth:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The pages say what is there: the API as the docstrings have it, results as training gives them, links."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import ttray
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+make_api = runpy.run_path(str(ROOT / "docs/make_api.py"))
+
+
+def test_the_api_page_is_what_the_docstrings_say_now():
+    assert (ROOT / "docs/api.md").read_text() == make_api["page"](), "run `make docs`"
+
+
+def test_the_api_page_has_every_public_name():
+    headings = re.findall(r"^#+ (\S+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    names = {f"ttray.{name}" for name in ttray.__all__} | {f"ttray.dcs.{name}" for name in ttray.dcs.__all__}
+    assert names | set(ttray.envs.ENVIRONMENT_IDS) <= set(headings)
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_the_results_of_training_are_described_and_no_others():
+    config = (
+        ttray.TTPOISConfig()
+        .environment("ttray/CorridorSparse-v0")
+        .training(horizon=5, budget=20, gamma=0.9, hidden_sizes=[4])
+        .debugging(seed=0)
+    )
+    algorithm = config.build_algo()
+    try:
+        result = algorithm.train()
+    finally:
+        algorithm.stop()
+    described = {prefix: set(keys) for prefix, keys in make_api["RESULTS"].items()}
+    for prefix, keys in described.items():
+        found = result
+        for part in prefix.split("/"):
+            found = found[part]
+        assert set(found) == keys, prefix
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    missing = [to for to in targets if "://" not in to and not (page.parent / to).exists()]
+    assert missing == []
+
+
+def test_what_the_contributors_page_names_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    names = re.findall(r"`((?:ttray|tests|docs|examples|\.ci|\.github)/[\w./-]+)`", text)
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / name).exists()] == []
