@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train test lint types format bench clean
+.PHONY: help train test lint types format docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -33,6 +33,9 @@ types: $(READY) ## Check types
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY) ## Write docs/api.md from the docstrings
+	$(BIN)/python docs/make_api.py
 
 bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/performance
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

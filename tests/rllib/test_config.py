@@ -1,5 +1,6 @@
 """Impossible configurations are ValueErrors at build time, with the value found and the fix."""
 
+import inspect
 import math
 
 import gymnasium
@@ -60,7 +61,7 @@ CASES = {
     ),
     "unknown line search": (
         lambda: small_config(line_search="golden"),
-        r"unknown line_search 'golden'; choose one of \['binary', 'parabola'\]",
+        "line_search must be one of parabola, binary, found 'golden'",
     ),
     "clip of 0": (
         lambda: small_config(importance_weight_clip=0.0),
@@ -121,10 +122,13 @@ CASES = {
         lambda: small_config().evaluation(evaluation_interval=1, evaluation_duration_unit="timesteps"),
         "evaluation_duration_unit must be 'episodes'.* found 'timesteps'",
     ),
-    "no patience": (lambda: small_config(quota_timeout_s=0.0), "quota_timeout_s must be positive, found 0"),
+    "no patience": (
+        lambda: small_config(quota_timeout_s=0.0),
+        "quota_timeout_s must be a finite number above 0, found 0",
+    ),
     "no quotas": (
         lambda: small_config(quotas_per_env_runner=0),
-        "quotas_per_env_runner must be at least 1, or None to choose, found 0",
+        "quotas_per_env_runner must be an integer, at least 1, found 0",
     ),
 }
 
@@ -134,6 +138,20 @@ def test_impossible_configuration_is_a_value_error(case):
     config, message = CASES[case]
     with pytest.raises(ValueError, match=message):
         config().build_algo()
+
+
+@pytest.mark.parametrize("method", ["training", "env_runners"])
+def test_every_argument_of_the_config_reaches_it(method):
+    own = [
+        name
+        for name, parameter in inspect.signature(getattr(ttray.TTPOISConfig, method)).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    config = ttray.TTPOISConfig()
+    getattr(config, method)(**{name: f"a value for {name}" for name in own})
+    assert own
+    for name in own:
+        assert getattr(config, name) == f"a value for {name}"
 
 
 def test_the_documented_example_is_a_valid_configuration():

@@ -4,12 +4,14 @@ import os
 import signal
 import time
 import urllib.request
+from dataclasses import replace
 
 import pytest
 import ray
 
 from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
 from tests.support.service import checked_digest
+from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.dispatcher import CollectionError, Dispatcher, LocalDispatcher
 from ttray.service.settings import DispatchSettings
@@ -49,10 +51,13 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
 
 
 def test_what_was_sent_again_is_read_back_from_the_prometheus_endpoint(service, tmp_path):
+    """And an evaluation, which comes last, moves nothing of the training's."""
     service.pids()
     service.fail(fault="raise", bad_seed=env_seed(BAD), bad_step=70, marker=str(tmp_path / "happened"))
     work = service.work()
     _, stats = service.dispatcher().collect(work)
+    evaluation = replace(work.info, iteration=FIRST_EVALUATION_ITERATION + 5)
+    service.dispatcher().collect(replace(work, info=evaluation))
     names = {
         "ray_ttray_quotas_redispatched_total": stats.num_quotas_redispatched,
         "ray_ttray_trajectories_recollected_total": stats.num_trajectories_recollected,
@@ -61,18 +66,25 @@ def test_what_was_sent_again_is_read_back_from_the_prometheus_endpoint(service, 
     (node,) = ray.nodes()
     address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     deadline = time.monotonic() + 60
-    found = {}
-    while set(found) < set(names):  # they are exported every few seconds
+    found, of_evaluation = {}, []
+    while not (set(names) <= set(found) and of_evaluation):  # they are exported every few seconds
         assert time.monotonic() < deadline, found
         time.sleep(0.5)
         with urllib.request.urlopen(address, timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         ours = [line for line in lines if line.startswith("ray_ttray") and 'environment="ProbeEnv"' in line]
+        of_evaluation = [line for line in ours if 'purpose="evaluation"' in line]
         found = {
-            name: float(line.split()[-1]) for line in ours for name in names if line.startswith(f"{name}{{")
+            name: float(line.split()[-1])
+            for line in ours
+            for name in names
+            if line.startswith(f"{name}{{") and 'purpose="training"' in line
         }
     for name, value in names.items():
         assert found[name] >= value  # at least: other tests count too
+    assert found["ray_ttray_iteration"] < FIRST_EVALUATION_ITERATION
+    assert not [line for line in of_evaluation if line.startswith("ray_ttray_iteration")]
+    assert [line for line in of_evaluation if line.startswith("ray_ttray_env_steps_total")]
 
 
 @pytest.mark.parametrize(("fault", "what"), ERRORS.items())

@@ -1,1 +1,1 @@
-"""Runs as a person wants them: presets, training, evaluation, collections, each a Python call and a directory."""
+"""Runs as a person wants them: presets, training, evaluation and collection, as Python calls."""

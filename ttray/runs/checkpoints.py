@@ -11,9 +11,9 @@ import torch
 from ray.rllib.core import Columns
 from torch import Tensor
 
-from ttray.runs.training import newest_checkpoint
 from ttray.rllib.policies import load_module
 from ttray.rollout.environment import EnvSource
+from ttray.runs.training import newest_checkpoint
 
 
 def find_checkpoint(path: Path) -> Path:

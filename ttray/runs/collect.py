@@ -9,12 +9,12 @@ import ray
 
 from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
 from ttray.rllib.policies import PolicySource, policy_from
+from ttray.rollout.environment import EnvironmentMaker, EnvSource
+from ttray.service.dispatcher import Dispatcher, LocalDispatcher
 from ttray.service.progress import OnProgress, TerminalProgress
+from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RolloutWorker, Work, start_workers
-from ttray.rollout.environment import EnvironmentFacts, EnvironmentMaker, EnvSource
 
 
 def collect(

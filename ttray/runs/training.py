@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
-from ttray.runs.presets import preset
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.runs.presets import preset
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 
