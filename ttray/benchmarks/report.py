@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ttray.paper.trials import versions
 from ttray.runs.drawing import PALETTE, plt
+from ttray.runs.versions import versions
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from ttray.core import dcs
 from ttray.core.batch import BatchInfo, as_tensors
 from ttray.core.distributions import Categorical
+from ttray.core.intervals import mean_interval
 from ttray.core.surrogate import Surrogate
 from ttray.envs.evaluation import expected_return
 from ttray.paper.trials import Row, Trial
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.runs.curves import mean_and_interval
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
 from ttray.service.dispatcher import DispatchSettings, LocalDispatcher
 from ttray.service.worker import RolloutWorker, Work
@@ -163,7 +163,7 @@ def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> No
                     [r["squared_error"] for r in here if r["strategy"] == strategy and r["budget"] == budget]
                     for budget in budgets
                 ]
-                mean, half = mean_and_interval(np.transpose(errors).tolist())
+                mean, half = mean_interval(np.transpose(errors))
                 axis.errorbar(
                     np.array(budgets) / 1000.0,
                     mean,
