@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ttray.core.intervals import difference_interval, mean_interval
+from ttray.paper import markdown
 from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
 from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
@@ -110,10 +111,7 @@ def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
     """First and final returns with 95 % intervals over seeds, and that of the difference (Welch's)."""
-    lines = [
-        "| preset | γ | return | first | TT-POIS, final | POIS, final | difference |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     cases = sorted({(row["preset"], -row["gamma"]) for row in rows})
     for (name, negative), column in itertools.product(cases, RETURNS):
         runs: dict[str, dict[int, list[dict[str, Any]]]] = {algorithm: {} for algorithm in ALGORITHMS}
@@ -127,10 +125,10 @@ def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
         shown = [_with_interval(*map(float, mean_interval(finals[key]))) for key in ("TTPOIS", "POIS")]
         difference = _with_interval(*difference_interval(finals["TTPOIS"], finals["POIS"]))
         kind = "discounted" if column == RETURNS[0] else "undiscounted"
-        lines.append(
-            f"| {name} | {-negative} | {kind} | {first:.4g} | {shown[0]} | {shown[1]} | {difference} |"
-        )
-    return lines
+        lines.append((name, str(-negative), kind, f"{first:.4g}", *shown, difference))
+    return markdown.table(
+        ("preset", "γ", "return", "first", "TT-POIS, final", "POIS, final", "difference"), lines
+    )
 
 
 def _with_interval(mean: float, half: float) -> str:
