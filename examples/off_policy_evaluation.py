@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 import ttray
-from ttray.core.batch import BatchInfo, as_tensors
+from ttray.core.batch import BatchInfo
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import OffPolicyEstimate, Recording, off_policy, on_policy
+from ttray.core.ragged import as_tensors
 from ttray.envs.evaluation import MEAN_REWARDS, expected_return
 
 ENVIRONMENT, HORIZON, GAMMA = "ttray/Evaluation-v0", 20, 0.9

@@ -1,13 +1,15 @@
 """Benchmarks: what they report, keep and draw. How fast anything is, is not judged here."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from ttray.benchmarks import growth, iteration, optimisation, sampling
-from ttray.benchmarks.peers import Case
-from ttray.benchmarks.report import Finding, Result
+from ttray.benchmarks import growth, iteration, optimisation, startup
+from ttray.benchmarks.cases import Case
+from ttray.benchmarks.idle import idle_shares
+from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.benchmarks.suite import BENCHMARKS, Benchmark, measure, update_page
 from ttray.runs.drawing import plt
 
@@ -29,11 +31,46 @@ def test_the_median_decides(values, target, verdict):
 
 
 def test_a_line_shows_median_spread_target_and_verdict_in_eighty_columns():
-    finding = Finding("CorridorDense, 2 actors", "steps/s", (1_234_567.0, 99_999.0, 2_345_678.0), at_least=20)
-    line = finding.line()
-    for part in ("CorridorDense, 2 actors", "1235k", "100k to 2346k", "≥ 20", "ok"):
+    values = (1_234_567.0, 99_999.0, 2_345_678.0)
+    line = Finding("CorridorDense, 2 env runners", "publishing + rest", values, at_most=20).line()
+    for part in ("CorridorDense, 2 env runners", "1235k", "100k–2346k", "≤ 20", "missed"):
         assert part in line
     assert len(line) <= 80
+
+
+@pytest.mark.parametrize(
+    ("number", "counted"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1_000, "1,000 rows")]
+)
+def test_only_one_is_singular(number, counted):
+    assert plural(number, "row") == counted
+
+
+def test_a_reporter_prints_at_once_and_keeps_what_it_found(capsys):
+    report = Reporter("core", "a title")
+    report.say("a heading")
+    first, second = Finding("a", "b", (1.0,), at_most=3.0), Finding("a", "c", (2.0, 4.0))
+    report.add(first)
+    assert capsys.readouterr().out == f"a heading\n{first.line()}\n"
+    report.add(second)
+    assert capsys.readouterr().out == f"{second.line()}\n"
+    assert report.result({"points": [1]}) == Result("core", "a title", (first, second), {"points": [1]})
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        (Finding("b", "2 env runners", (1.0,), at_least=1.0), [("all 2 plans", "share", (1.0,))]),
+        (Finding("b", "x", (0.9,), at_least=1.0), [("a", "x", (1.0,)), ("b", "x", (0.9,))]),
+        (Finding("b", "x", (1.0,), at_least=0.5), [("a", "x", (1.0,)), ("b", "x", (1.0,))]),
+    ],
+    ids=["equal", "another value", "another target"],
+)
+def test_equal_findings_become_one(last, shown, capsys):
+    report = Reporter("core", "a title")
+    report.add_folded("all 2 plans", "share", [Finding("a", "x", (1.0,), at_least=1.0), last])
+    findings = report.result().findings
+    assert [(finding.case, finding.quantity, finding.values) for finding in findings] == shown
+    assert capsys.readouterr().out.splitlines() == [finding.line() for finding in findings]
 
 
 def result_of(name="core"):
@@ -92,22 +129,23 @@ def lines_of(result, capsys):
     plt.close(BENCHMARKS[result.name].draw(result))
 
 
-def test_growth_drives_simulated_actors(local_ray, capsys):
-    result = growth.run(rows=(), horizons=(), quotas=(), actors=(5,), budget=2_000, rounds=1)
+def test_growth_drives_simulated_env_runners(local_ray, capsys):
+    result = growth.run(rows=(), horizons=(), quotas=(), env_runners=(5,), budget=2_000, rounds=1)
     lines_of(result, capsys)
     cases = [finding.case for finding in result.findings]
-    assert cases == ["5 actors", "5 actors", "a call of a real actor"]
+    assert cases == ["5 env runners", "5 env runners", "a call of a real env runner"]
 
 
 def test_growth_tells_time_and_memory_of_a_plan():
-    cost = growth._collect(growth._Plan(budget=100_000, num_quotas=2))
+    case = Case("ttray/CorridorDense-v0", horizon=1_000, budget=100_000, gamma=0.99)
+    cost = growth._collect(case, num_quotas=2)
     assert cost.time_s > 0.0
     assert cost.table_bytes > 100_000 * 40  # of the plan's rows, not of those that load the code
     assert cost.peak_bytes > 0
 
 
 def test_the_parts_of_an_iteration_add_up(local_ray, capsys):
-    result = iteration.run(num_actors=(0,), rounds=2, warm_up=0)
+    result = iteration.run(num_env_runners=(0,), rounds=2, warm_up=0)
     lines_of(result, capsys)
     found = {finding.quantity: finding.values for finding in result.findings}
     for index, total in enumerate(found["iteration"]):
@@ -125,6 +163,25 @@ def test_optimisation_compares_with_the_network_and_the_padded_form(capsys):
 
 def test_only_complete_episodes_throw_steps_away():
     case = Case("ttray/CorridorSparse-v0", horizon=20, gamma=0.8, budget=500)
-    theirs, ours = sampling.idle_shares(case, rounds=1)
+    theirs, ours = idle_shares(case, rounds=1)
     assert 0.0 < theirs.median < 1.0
     assert ours.values == (0.0,)
+
+
+def test_startup_times_every_command_in_turns(monkeypatch, capsys, tmp_path):
+    log = tmp_path / "log"
+    write = "import os, sys; open(sys.argv[1], 'a').write(f'{sys.argv[2]} {os.getpid()}' + chr(10))"
+    commands = {name: (("-c", write, str(log), name), 60.0) for name in ("a", "b")}
+    monkeypatch.setattr(startup, "COMMANDS", commands)
+    result = startup.run(rounds=2)
+    lines_of(result, capsys)
+    assert [(finding.case, len(finding.values)) for finding in result.findings] == [("a", 2), ("b", 2)]
+    calls = [line.split() for line in log.read_text().splitlines()]
+    assert [name for name, _ in calls] == ["a", "b"] * 3  # once more, before the rounds
+    assert len({process for _, process in calls}) == 6
+
+
+def test_startup_does_not_time_a_command_that_fails(monkeypatch):
+    monkeypatch.setattr(startup, "COMMANDS", {"a": (("-c", "raise SystemExit(3)"), None)})
+    with pytest.raises(subprocess.CalledProcessError, match="status 3"):
+        startup.run(rounds=1)

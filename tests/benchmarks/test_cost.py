@@ -6,8 +6,9 @@ import pytest
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from ttray.benchmarks import cost
-from ttray.benchmarks.cost import Case, Curve, EpisodeReturns, findings_of, reached_at
+from ttray.benchmarks import cost, ppo
+from ttray.benchmarks.cost import Curve, Goal, findings_of, reached_at
+from ttray.benchmarks.ppo import EpisodeReturns
 from ttray.benchmarks.report import Result
 
 
@@ -85,18 +86,18 @@ def test_returns_of_episodes_that_go_on_in_the_next_batch_are_whole():
 
 
 def test_a_small_comparison_from_training_to_picture(local_ray, monkeypatch, capsys):
-    case = Case("corridor-sparse-1300", "CorridorSparse", 0.99, 3, (-1000.0, 1000.0))
-    monkeypatch.setattr(cost, "CASES", (case,))
+    goal = Goal("corridor-sparse-1300", 0.99, 3, (-1000.0, 1000.0))
+    monkeypatch.setattr(cost, "GOALS", (goal,))
     # Several batches in little time.
     quick = (
         PPOConfig()
         .training(train_batch_size=1000, minibatch_size=500, num_epochs=1)
         .env_runners(num_envs_per_env_runner=10)
     )
-    monkeypatch.setattr(cost, "PPOConfig", quick.copy)
+    monkeypatch.setattr(ppo, "PPOConfig", quick.copy)
     result = cost.run(num_seeds=1)
 
-    curves = result.series["environments"][case.preset]["curves"]
+    curves = result.series["environments"][goal.preset]["curves"]
     assert [each["algorithm"] for each in curves] == ["TTPOIS", "POIS", "PPO"]
     assert [each["num_env_steps"] for each in curves] == [
         [1300, 2600, 3900],
@@ -120,6 +121,6 @@ def test_a_small_comparison_from_training_to_picture(local_ray, monkeypatch, cap
     assert max(map(len, lines)) <= 80
 
 
-def test_unknown_cases_are_refused():
-    with pytest.raises(ValueError, match="no case lake; choose of dam, corridor-dense"):
+def test_presets_without_a_goal_are_refused():
+    with pytest.raises(ValueError, match="no goal for lake; choose of dam, corridor-dense"):
         cost.run(iterations={"lake": 1})

@@ -6,8 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ttray.benchmarks import peers, sampling
-from ttray.benchmarks.peers import Case
+from ttray.benchmarks import sampling
+from ttray.benchmarks.cases import Case
+from ttray.benchmarks.peers.bare_loop import BareLoop
+from ttray.benchmarks.peers.episodes import Episodes
+from ttray.benchmarks.peers.stable_baselines import stable_baselines
+from ttray.benchmarks.peers.torchrl import torchrl
 
 DAM = Case("ttray/Dam-v0", horizon=5, gamma=0.95, budget=40)
 CART_POLE = Case("CartPole-v1", horizon=30, gamma=0.99, budget=40)
@@ -16,15 +20,20 @@ each_case = pytest.mark.parametrize("case", [DAM, CART_POLE], ids=lambda case: c
 
 @each_case
 def test_bare_loop_samples_what_is_asked_for(case: Case) -> None:
-    loop = peers.BareLoop(case, num_slots=4)
+    loop = BareLoop(case, num_slots=4)
     assert loop.sample(50) == 52
     assert loop.sample(200) == 200
 
 
 @each_case
-def test_torchrl_samples_what_is_asked_for(case: Case) -> None:
-    pytest.importorskip("torchrl")
-    with peers.torchrl(case, num_workers=1, num_slots=4) as sample:
+@pytest.mark.parametrize(
+    ("library", "peer"),
+    [("torchrl", torchrl), ("stable_baselines3", stable_baselines)],
+    ids=["torchrl", "sb3"],
+)
+def test_peers_sample_what_is_asked_for(library: str, peer, case: Case) -> None:
+    pytest.importorskip(library)
+    with peer(case, num_workers=1, num_slots=4) as sample:
         assert sample(50) == 80
 
 
@@ -32,15 +41,8 @@ def test_torchrl_samples_what_is_asked_for(case: Case) -> None:
 def test_torchrl_acts_in_other_spaces(environment: str) -> None:
     pytest.importorskip("torchrl")
     case = Case(environment, horizon=5, gamma=0.95, budget=40)
-    with peers.torchrl(case, num_workers=1, num_slots=4) as sample:
+    with torchrl(case, num_workers=1, num_slots=4) as sample:
         assert sample(40) == 40
-
-
-@each_case
-def test_stable_baselines_samples_what_is_asked_for(case: Case) -> None:
-    pytest.importorskip("stable_baselines3")
-    with peers.stable_baselines(case, num_workers=1, num_slots=4) as sample:
-        assert sample(50) == 80
 
 
 @pytest.mark.parametrize("library", ["torchrl", "stable_baselines3"])
@@ -51,7 +53,7 @@ def test_a_missing_library_is_told_at_once_with_its_extra(library: str, monkeypa
 
 
 def test_episodes_end_at_the_horizon_and_wait_for_their_reset() -> None:
-    episodes = peers._Episodes.of(DAM, 2)
+    episodes = Episodes.of(DAM, 2)
     episodes.reset(seed=0)
     step = partial(episodes.step, np.zeros(2, np.int64))
     assert [step()[3].tolist() for _ in range(5)] == [[False, False]] * 4 + [[True, True]]
@@ -60,7 +62,7 @@ def test_episodes_end_at_the_horizon_and_wait_for_their_reset() -> None:
 
 
 def test_self_resetting_episodes_pass_over_one_step() -> None:
-    episodes = peers._Episodes.of(DAM, 2, resets=True)
+    episodes = Episodes.of(DAM, 2, resets=True)
     episodes.reset(seed=0)
     steps = [episodes.step(np.zeros(2, np.int64)) for _ in range(12)]
     # Five steps and the one that resets, again and again.

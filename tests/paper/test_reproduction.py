@@ -15,8 +15,8 @@ from ttray.cli.terminal import run
 from ttray.envs.evaluation import expected_return
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.reproduction import choose, figures, reproduce
-from ttray.paper.trials import versions
 from ttray.runs.presets import PRESETS
+from ttray.runs.versions import versions
 
 ROOT = Path(__file__).parents[2]
 

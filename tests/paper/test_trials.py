@@ -14,7 +14,8 @@ import pytest
 import ray
 
 from ttray.paper import trials as trials_module
-from ttray.paper.trials import Trial, rows_of, run_trials, versions
+from ttray.paper.trials import Trial, rows_of, run_trials
+from ttray.runs.versions import versions
 
 ROOT = Path(__file__).parents[2]
 

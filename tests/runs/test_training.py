@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ray.rllib.core.rl_module.rl_module import RLModule
-from scipy import stats
 
-from ttray.runs.curves import draw_curves, mean_and_interval, read_csv, welch_interval
+from ttray.runs.curves import draw_curves, read_csv
 from ttray.runs.training import Run, newest_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -114,12 +113,6 @@ def test_whatever_a_kill_leaves_the_newest_complete_checkpoint_is_found(tmp_path
     assert found in (None, tmp_path / "checkpoint")
 
 
-def test_interval_is_students():
-    mean, half = mean_and_interval([[1.0, 2.0], [3.0, 2.0]])
-    assert mean.tolist() == [2.0, 2.0]
-    assert half == pytest.approx([12.706 * np.sqrt(2.0) / np.sqrt(2.0), 0.0], rel=1e-3)
-
-
 def test_curves_of_several_runs_are_drawn(tmp_path):
     rows = [
         {
@@ -136,13 +129,3 @@ def test_curves_of_several_runs_are_drawn(tmp_path):
     started = time.time()
     draw_curves(tmp_path / "curves.png", "title", rows)
     assert (tmp_path / "curves.png").stat().st_mtime >= started - 1
-
-
-def test_interval_of_a_difference_is_welchs():
-    rng = np.random.default_rng(0)
-    left, right = rng.normal(1.0, 1.0, 5), rng.normal(0.0, 3.0, 9)
-    found = stats.ttest_ind(left, right, equal_var=False).confidence_interval(0.95)
-    difference, half = welch_interval(left, right)
-    assert (difference - half, difference + half) == pytest.approx((found.low, found.high))
-    assert welch_interval([1.0], [3.0]) == (-2.0, 0.0)
-    assert welch_interval([1.0, 1.0], [3.0, 3.0]) == (-2.0, 0.0)

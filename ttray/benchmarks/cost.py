@@ -1,9 +1,9 @@
 """Cost of a result: environment steps and seconds until TT-POIS, POIS and RLlib's PPO earn a given return.
 
 All may use the same number of environment steps, and end when they have reached the hardest return; each has
-one process and one thread. PPO has RLlib's defaults; the
-environment, its episode length T and γ are those of the case, because they define the objective. Its last
-batch may go beyond the budget by less than one batch, and still counts.
+one process and one thread. PPO has RLlib's defaults; the environment, its episode length T and γ are the
+same, because they define the objective. Its last batch may go beyond the budget by less than one batch, and
+still counts.
 
 The return is the discounted one over T steps from the start. TT-POIS and POIS estimate it from each batch;
 for PPO it is the mean over the episodes that ended in the iteration. Both are of the policies that collected,
@@ -21,9 +21,10 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.ppo import PPOConfig
 
-from ttray.benchmarks.report import Finding, Result
+from ttray.benchmarks.cases import environment_name
+from ttray.benchmarks.ppo import build_ppo
+from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.core.threads import torch_threads
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, STYLES, plt
@@ -38,28 +39,31 @@ _LOOKS = dict(zip(NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
 
 
 @dataclass(frozen=True)
-class Case:
-    """An environment with the returns to reach.
+class Goal:
+    """The returns to reach in an environment.
 
     Attributes:
         preset: Name of the preset, whose settings TT-POIS and POIS have.
-        title: Name of the environment for lines and pictures.
         gamma: Discount.
         num_iterations: With the preset's budget; their product is what every algorithm may use.
         levels: Returns to reach, the easier one first.
     """
 
     preset: str
-    title: str
     gamma: float
     num_iterations: int
     levels: tuple[float, ...]
 
+    @property
+    def title(self) -> str:
+        """Name of the environment for lines and pictures."""
+        return environment_name(PRESETS[self.preset].environment)
+
 
 # POIS reaches the easier levels late or with some seeds only, the harder ones not at all.
-CASES = (
-    Case("dam", "Dam", 0.95, 60, (-15.0, -5.0)),
-    Case("corridor-dense", "CorridorDense", 0.99, 40, (2.0, 5.0)),
+GOALS = (
+    Goal("dam", 0.95, 60, (-15.0, -5.0)),
+    Goal("corridor-dense", 0.99, 40, (2.0, 5.0)),
 )
 
 
@@ -102,38 +106,34 @@ def run(num_seeds: int = 3, iterations: Mapping[str, int] | None = None) -> Resu
 
     Args:
         num_seeds: Seeds 0, 1, … of every algorithm.
-        iterations: Number of iterations by preset, for the cases to run; all with their own unless given.
+        iterations: Number of iterations by preset, for the goals to run; all with their own unless given.
     """
-    chosen = {case.preset: case.num_iterations for case in CASES} if iterations is None else iterations
-    cases = [case for case in CASES if case.preset in chosen]
-    if unknown := set(chosen) - {case.preset for case in cases}:
-        known = ", ".join(case.preset for case in CASES)
-        raise ValueError(f"no case {', '.join(sorted(unknown))}; choose of {known}")
+    chosen = {goal.preset: goal.num_iterations for goal in GOALS} if iterations is None else iterations
+    goals = [goal for goal in GOALS if goal.preset in chosen]
+    if unknown := set(chosen) - {goal.preset for goal in goals}:
+        known = ", ".join(goal.preset for goal in GOALS)
+        raise ValueError(f"no goal for {', '.join(sorted(unknown))}; choose of {known}")
     connect(num_env_runners=0)
-    findings: list[Finding] = []
+    report = Reporter("cost", "Steps and seconds to a given return")
     environments = {}
-    for case in cases:
-        preset = PRESETS[case.preset]
-        budget = chosen[case.preset] * preset.budget
-        print(f"{case.title}, γ = {case.gamma}, T = {preset.horizon}: {budget:,} steps per trial", flush=True)
+    for goal in goals:
+        preset = PRESETS[goal.preset]
+        budget = chosen[goal.preset] * preset.budget
+        report.say(f"{goal.title}, γ = {goal.gamma}, T = {preset.horizon}: {budget:,} steps per trial")
         with torch_threads(1):
             # Seed by seed, so that a busy hour of the machine hits all algorithms.
-            curves = [_train(case, name, seed, budget) for seed in range(num_seeds) for name in NAMES]
-        for level in case.levels:
-            for finding in findings_of(case.title, level, curves):
-                print(finding.line(), flush=True)
-                findings.append(finding)
-        environments[case.preset] = asdict(case) | {
-            "num_iterations": chosen[case.preset],
+            curves = [_train(report, goal, name, seed, budget) for seed in range(num_seeds) for name in NAMES]
+        for level in goal.levels:
+            report.add(*findings_of(goal.title, level, curves))
+        environments[goal.preset] = asdict(goal) | {
+            "title": goal.title,
+            "num_iterations": chosen[goal.preset],
             "budget": budget,
             "horizon": preset.horizon,
             "curves": [asdict(curve) for curve in curves],
         }
-    return Result(
-        name="cost",
-        title="Steps and seconds to a given return",
-        findings=tuple(findings),
-        series={"window": WINDOW, "num_env_runners": 0, "num_threads": 1, "environments": environments},
+    return report.result(
+        {"window": WINDOW, "num_env_runners": 0, "num_threads": 1, "environments": environments}
     )
 
 
@@ -190,13 +190,13 @@ def _sign_of_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str | None:
     return " ≥" if only_ours else " ≤" if only_other else ""
 
 
-def _train(case: Case, name: str, seed: int, budget: int) -> Curve:
+def _train(report: Reporter, goal: Goal, name: str, seed: int, budget: int) -> Curve:
     """One trial, with a line when it is finished."""
-    algorithm, return_of = _ours(case, name, seed) if name in ALGORITHMS else _ppo(case, seed)
+    algorithm, return_of = _build(goal, name, seed)
     curve = Curve(name, seed, [], [], [])
     spent_s = 0.0
     try:
-        while not _is_done(curve, case, budget):
+        while not _is_done(curve, goal, budget):
             started = time.perf_counter()
             result = algorithm.train()
             spent_s += time.perf_counter() - started
@@ -206,81 +206,30 @@ def _train(case: Case, name: str, seed: int, budget: int) -> Curve:
     finally:
         algorithm.stop()
     final = fmean(curve.discounted_return[-WINDOW:])
-    print(
+    report.say(
         f"  {NAMES[name] + ',':<8} seed {seed}: {curve.num_env_steps[-1]:>9,} steps {spent_s:>7.1f} s"
-        f"   return {final:.2f} at the end",
-        flush=True,
+        f"   return {final:.2f} at the end"
     )
     return curve
 
 
-def _is_done(curve: Curve, case: Case, budget: int) -> bool:
+def _is_done(curve: Curve, goal: Goal, budget: int) -> bool:
     """Whether there is nothing left to find out: the hardest level is reached, or the budget is spent."""
     spent = curve.num_env_steps[-1] if curve.num_env_steps else 0
-    return spent >= budget or reached_at(curve.discounted_return, max(case.levels)) is not None
+    return spent >= budget or reached_at(curve.discounted_return, max(goal.levels)) is not None
 
 
 ReturnOf = Callable[[Mapping[str, Any]], float]
 """Tells the return from the result of `Algorithm.train()`."""
 
 
-def _ours(case: Case, name: str, seed: int) -> tuple[Algorithm, ReturnOf]:
-    asked = Run(case.preset, algorithm=name, gamma=case.gamma, seed=seed, num_env_runners=0)
-    return asked.config().build_algo(), lambda result: float(result["env_runners"]["discounted_return"])
-
-
-def _ppo(case: Case, seed: int) -> tuple[Algorithm, ReturnOf]:
-    preset = PRESETS[case.preset]
-    returns = EpisodeReturns(case.gamma)
-    config = (
-        PPOConfig()
-        # The id names the module that registers it.
-        .environment("ttray:" + preset.environment, env_config={"max_episode_steps": preset.horizon})
-        .env_runners(num_env_runners=0)
-        .training(gamma=case.gamma)
-        # A function: RLlib copies configs deeply, and a copied object would count where nobody looks.
-        .callbacks(on_sample_end=lambda *, samples, **_: returns.add(samples))
-        .debugging(seed=seed, log_level="ERROR")
-    )
-    if config.train_batch_size < preset.horizon:
-        raise ValueError(
-            f"a batch of {config.train_batch_size} steps may not hold the end of an episode of "
-            f"{preset.horizon}: there would be no return to report"
-        )
-    return config.build_algo(), lambda _: returns.take_mean()
-
-
-class EpisodeReturns:
-    """Discounted returns of whole episodes from the pieces that RLlib cuts them into.
-
-    An episode that goes on in the next batch arrives in two pieces, and at its end RLlib shows the last
-    one only. They are read as soon as they are sampled: the learner appends a step to each.
-
-    Args:
-        gamma: Discount.
-    """
-
-    def __init__(self, gamma: float) -> None:
-        self._gamma = gamma
-        self._begun: dict[str, float] = {}
-        self._ended: list[float] = []
-
-    def add(self, pieces: Sequence[Any]) -> None:
-        """Takes the `SingleAgentEpisode`s of one sampling."""
-        for piece in pieces:
-            value = self._begun.pop(piece.id_, 0.0)
-            for t, reward in enumerate(piece.get_rewards(), piece.t_started):
-                value += self._gamma**t * float(reward)
-            if piece.is_done:
-                self._ended.append(value)
-            else:
-                self._begun[piece.id_] = value
-
-    def take_mean(self) -> float:
-        """The mean over the episodes that ended since the last call."""
-        mean = fmean(self._ended)
-        self._ended.clear()
-        return mean
+def _build(goal: Goal, name: str, seed: int) -> tuple[Algorithm, ReturnOf]:
+    if name in ALGORITHMS:
+        asked = Run(goal.preset, algorithm=name, gamma=goal.gamma, seed=seed, num_env_runners=0)
+        return asked.config().build_algo(), lambda result: float(result["env_runners"]["discounted_return"])
+    preset = PRESETS[goal.preset]
+    ppo, returns = build_ppo(preset.environment, horizon=preset.horizon, gamma=goal.gamma, seed=seed)
+    return ppo, lambda _: returns.take_mean()
 
 
 def draw(result: Result) -> Any:
@@ -327,7 +276,3 @@ def _draw_runs(axis: Any, name: str, runs: Sequence[Curve], x: Sequence[Sequence
     mean = [fmean(values) for values in zip(*(run.discounted_return for run in runs), strict=False)]
     label = NAMES[name] + (f", mean of {len(runs)} seeds" if len(runs) > 1 else "")
     axis.plot(mean_x, mean, color=colour, linestyle=style, linewidth=1.8, label=label)
-
-
-if __name__ == "__main__":
-    run()

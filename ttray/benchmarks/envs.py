@@ -17,14 +17,15 @@ from gymnasium.envs.mujoco.reacher_v5 import ReacherEnv as GymnasiumReacher
 from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
-from ttray.benchmarks.report import Finding, Result
+from ttray.benchmarks.cases import NUM_SLOTS
+from ttray.benchmarks.report import Finding, Reporter, Result
+from ttray.benchmarks.timing import duration_s, in_turns, ratios
 from ttray.envs.corridor import CorridorDenseEnv, CorridorSparseEnv
 from ttray.envs.dam import DamEnv
 from ttray.envs.evaluation import EvaluationEnv
 from ttray.envs.reacher import ReacherEnv, model_path
 from ttray.envs.supply_chain import SupplyChainEnv
 
-NUM_SLOTS = 64
 MIN_RATIO, MIN_SHARE_OF_PHYSICS, MIN_RATIO_TO_GYMNASIUM = 20.0, 0.8, 1.3
 
 
@@ -36,14 +37,15 @@ def run(rounds: int = 7, numpy_steps: int = 1000, reacher_steps: int = 60) -> Re
         numpy_steps: Steps of a batch in one round, for the environments in NumPy.
         reacher_steps: Steps of a batch in one round, for Reacher.
     """
-    print(f"{NUM_SLOTS} slots, {rounds} rounds")
-    findings: list[Finding] = []
+    report = Reporter("envs", "Batched environments against single ones")
+    report.say(f"{NUM_SLOTS} slots, {rounds} rounds")
     for single in (EvaluationEnv, CorridorSparseEnv, CorridorDenseEnv, DamEnv, SupplyChainEnv):
         batched, sync = _batched(single), SyncVectorEnv([single] * NUM_SLOTS)
         # The slow side takes fewer steps, or it would be most of the benchmark.
         fast = _actions(batched, numpy_steps)
         slow = fast[: max(numpy_steps // 50, 1)]
-        findings += _compare(
+        _compare(
+            report,
             _name(single),
             partial(_steps_per_s, batched, fast),
             {"× SyncVectorEnv": (partial(_steps_per_s, sync, slow), MIN_RATIO)},
@@ -53,7 +55,8 @@ def run(rounds: int = 7, numpy_steps: int = 1000, reacher_steps: int = 60) -> Re
     single_reachers = SyncVectorEnv([ReacherEnv] * NUM_SLOTS)
     gymnasium_reachers = SyncVectorEnv([GymnasiumReacher] * NUM_SLOTS)
     actions = _actions(reacher, reacher_steps)
-    findings += _compare(
+    _compare(
+        report,
         "Reacher",
         partial(_steps_per_s, reacher, actions),
         {
@@ -65,38 +68,32 @@ def run(rounds: int = 7, numpy_steps: int = 1000, reacher_steps: int = 60) -> Re
     )
     for single in (EvaluationEnv, CorridorSparseEnv, CorridorDenseEnv, DamEnv, SupplyChainEnv, ReacherEnv):
         for what, found in _reset_us(_batched(single), rounds).items():
-            findings.append(Finding(_name(single), f"reset {what}, µs", found))
-            print(findings[-1].line(), flush=True)
-    return Result("envs", "Batched environments against single ones", tuple(findings))
+            report.add(Finding(_name(single), f"reset {what}, µs", found))
+    return report.result()
 
 
 def _compare(
+    report: Reporter,
     name: str,
     batched: Callable[[], float],
     others: dict[str, tuple[Callable[[], float], float | None]],
     rounds: int,
-) -> list[Finding]:
-    """Measure in turns, so that a busy moment of the machine hits both sides; print the lines."""
-    ours: list[float] = []
-    ratios: dict[str, list[float]] = {other: [] for other in others}
-    for _ in range(rounds):
-        ours.append(batched())
-        for other, (rate, _) in others.items():
-            ratios[other].append(ours[-1] / rate())
-    findings = [Finding(name, "steps/s", tuple(ours))]
+) -> None:
+    """Tell the rate of the batched environment, and how it compares with each of the others."""
+    rates = in_turns({"steps/s": batched} | {other: rate for other, (rate, _) in others.items()}, rounds)
+    ours = rates["steps/s"]
+    report.add(Finding(name, "steps/s", tuple(ours)))
     for other, (_, target) in others.items():
-        findings.append(Finding(name, other, tuple(ratios[other]), at_least=target))
-    for finding in findings:
-        print(finding.line(), flush=True)
-    return findings
+        report.add(Finding(name, other, ratios(ours, rates[other]), at_least=target))
 
 
 def _steps_per_s(env: gymnasium.vector.VectorEnv, actions: NDArray[np.generic]) -> float:
+    def step_all() -> None:
+        for action in actions:
+            env.step(action)
+
     env.reset(seed=0)
-    start = time.perf_counter()
-    for action in actions:
-        env.step(action)
-    return len(actions) * NUM_SLOTS / (time.perf_counter() - start)
+    return len(actions) * NUM_SLOTS / duration_s(step_all)
 
 
 def _physics_per_s(actions: NDArray[np.generic]) -> float:
@@ -120,19 +117,20 @@ def _physics_per_s(actions: NDArray[np.generic]) -> float:
 
 def _reset_us(env: gymnasium.vector.VectorEnv, rounds: int) -> dict[str, tuple[float, ...]]:
     """Return the µs per slot of seeded resets, of one slot at a time and of all at once."""
-    one, every = [], []
-    env.reset(seed=0)
-    for _ in range(rounds):
-        start = time.perf_counter()
+
+    def reset_each() -> None:
         for slot in range(NUM_SLOTS):
             mask = np.zeros(NUM_SLOTS, np.bool_)
             mask[slot] = True
             env.reset(seed=[slot] * NUM_SLOTS, options={"reset_mask": mask})
-        one.append((time.perf_counter() - start) / NUM_SLOTS * 1e6)
-        start = time.perf_counter()
-        env.reset(seed=0)
-        every.append((time.perf_counter() - start) / NUM_SLOTS * 1e6)
-    return {"of one": tuple(one), "of all": tuple(every)}
+
+    env.reset(seed=0)
+    measures = {
+        "of one": partial(duration_s, reset_each),
+        "of all": partial(duration_s, partial(env.reset, seed=0)),
+    }
+    found = in_turns(measures, rounds)
+    return {what: tuple(1e6 * time_s / NUM_SLOTS for time_s in times) for what, times in found.items()}
 
 
 def _batched(single: type[gymnasium.Env]) -> gymnasium.vector.VectorEnv:
@@ -147,7 +145,3 @@ def _actions(env: gymnasium.vector.VectorEnv, steps: int) -> NDArray[np.generic]
     """Draw actions `[steps, slots, ...]`."""
     env.action_space.seed(0)
     return np.stack([env.action_space.sample() for _ in range(steps)])
-
-
-if __name__ == "__main__":
-    run()

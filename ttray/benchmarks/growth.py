@@ -1,6 +1,6 @@
-"""How time and memory grow: with the rows of a batch, the horizon, the quotas, and the actors of a driver.
+"""How time and memory grow: with the rows of a batch, the horizon, the quotas, and a driver's env runners.
 
-Rows, horizons and quotas are collected in a process of their own, without Ray. The actors are simulated:
+Rows, horizons and quotas are collected in a process of their own, without Ray. The env runners are simulated:
 handles whose answers are in the object store before they are asked, so that what is measured is the driver.
 """
 
@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,10 @@ from typing import Any
 import numpy as np
 import ray
 
-from ttray.benchmarks.report import Finding, Result
-from ttray.core import dcs
-from ttray.core.batch import BatchInfo
+from ttray.benchmarks.cases import Case
+from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.core.quotas import Quota
 from ttray.core.threads import torch_threads
-from ttray.rollout.environment import EnvironmentMaker
-from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
 from ttray.service.dispatcher import Dispatcher, LocalDispatcher
@@ -37,32 +34,15 @@ from ttray.service.worker import Outcome, RolloutWorker, Work
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
 HORIZONS = (10, 100, 1_000, 10_000, 100_000)
 QUOTAS = (1, 10, 100, 1_000)
-ACTORS = (1, 10, 100, 1_000)
+ENV_RUNNERS = (1, 10, 100, 1_000)
 BUDGET = 10**6  # rows, where something else grows
 
-_ENVIRONMENT, _HORIZON, _GAMMA, _NUM_SLOTS = "ttray/CorridorDense-v0", 1_000, 0.99, 64
+_CASE = Case("ttray/CorridorDense-v0", horizon=1_000, budget=BUDGET, gamma=0.99)
 _MAX_TIME_PER_ROW = 1.2  # times that of a tenth of the rows
 _MAX_MEMORY = 3.0  # times the table
 _LARGE = 10**6  # rows from which a batch is large beside the process that collects it
 _MAX_DRIVER_MS = 100.0  # per iteration, for 1,000 quotas
 _NUM_CALLS = 1_000
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What to collect, and in how many pieces."""
-
-    budget: int
-    horizon: int = _HORIZON
-    num_quotas: int | None = None
-
-    def start(self, iteration: int) -> tuple[RolloutWorker, Work, DispatchSettings]:
-        maker = EnvironmentMaker.of(_ENVIRONMENT)
-        facts = maker.facts()
-        strategy = dcs.truncated(self.horizon, self.budget, _GAMMA)
-        info = BatchInfo(facts.name, 0, iteration, strategy, _GAMMA, facts.distribution.describe())
-        work = Work(info, fresh_policy(facts, seed=0), _NUM_SLOTS)
-        return RolloutWorker(maker), work, DispatchSettings(quotas_per_env_runner=self.num_quotas)
 
 
 @dataclass(frozen=True)
@@ -78,7 +58,7 @@ def run(
     rows: Sequence[int] = ROWS,
     horizons: Sequence[int] = HORIZONS,
     quotas: Sequence[int] = QUOTAS,
-    actors: Sequence[int] = ACTORS,
+    env_runners: Sequence[int] = ENV_RUNNERS,
     budget: int = BUDGET,
     rounds: int = 3,
 ) -> Result:
@@ -88,70 +68,69 @@ def run(
         rows: Budgets Λ, ascending.
         horizons: T, at a fixed budget.
         quotas: Into how many a fixed plan is split.
-        actors: Simulated ones of one driver.
+        env_runners: Simulated ones of one driver.
         budget: Rows of all but the first.
         rounds: Of each measurement.
     """
-    findings: list[Finding] = []
-
-    def add(finding: Finding) -> None:
-        findings.append(finding)
-        print(finding.line(), flush=True)
-
-    print(f"{_ENVIRONMENT}, γ = {_GAMMA}, one process; {rounds} rounds")
-    series: dict[str, Any] = {}
-    for name, sizes, plan in (
-        ("rows", rows, lambda size: _Plan(size)),
-        ("T", horizons, lambda size: _Plan(budget, horizon=size)),
-        ("quotas", quotas, lambda size: _Plan(budget, num_quotas=size)),
-    ):
-        series[name] = _grow(name, sizes, plan, rounds, add)
-    print("one driver, actors that answer at once")
-    series["actors"] = _drive(actors, budget, rounds, add)
-    return Result("growth", "Time and memory against rows, T, quotas and actors", tuple(findings), series)
+    report = Reporter("growth", "Time and memory against rows, T, quotas and env runners")
+    report.say(f"{_CASE.environment}, γ = {_CASE.gamma}, one process; {rounds} rounds")
+    fixed = replace(_CASE, budget=budget)
+    points = {
+        "rows": _grow_rows(report, rows, rounds),
+        "T": [
+            _grow(report, f"T = {size:,}", size, replace(fixed, horizon=size), rounds) for size in horizons
+        ],
+        "quotas": [_grow(report, plural(size, "quota"), size, fixed, rounds, size) for size in quotas],
+    }
+    series: dict[str, Any] = {name: {"points": of_name} for name, of_name in points.items()}
+    report.say("one driver, env runners that answer at once")
+    series["env runners"] = _drive(report, env_runners, fixed, rounds)
+    return report.result(series)
 
 
-def _grow(
-    name: str,
-    sizes: Sequence[int],
-    plan: Callable[[int], _Plan],
-    rounds: int,
-    add: Callable[[Finding], None],
-) -> dict[str, Any]:
+def _grow_rows(report: Reporter, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:
     points = []
     per_row: dict[int, float] = {}
     for size in sizes:
-        costs = _in_own_processes(plan(size), rounds)
-        add(Finding(f"{size:,} {name}", "seconds", tuple(cost.time_s for cost in costs)))
-        points.append({"size": size, "costs": [asdict(cost) for cost in costs]})
-        if name != "rows":
-            continue
-        per_row[size] = statistics.median(cost.time_s for cost in costs) / size
+        name = plural(size, "row")
+        points.append(_grow(report, name, size, replace(_CASE, budget=size), rounds))
+        costs = points[-1]["costs"]
+        per_row[size] = statistics.median(cost["time_s"] for cost in costs) / size
         if size < _LARGE:
             continue
         if size // 10 in per_row:
-            ratios = tuple(cost.time_s / size / per_row[size // 10] for cost in costs)
+            slower = tuple(cost["time_s"] / size / per_row[size // 10] for cost in costs)
             # Below a million rows the start of an environment counts, and a row gets cheaper.
-            add(Finding(f"{size:,} rows", "time/row ÷ tenth", ratios, at_most=_MAX_TIME_PER_ROW))
-        memory = tuple(cost.peak_bytes / cost.table_bytes for cost in costs)
-        add(Finding(f"{size:,} rows", "peak ÷ table", memory, at_most=_MAX_MEMORY))
-    return {"points": points}
+            report.add(Finding(name, "time/row ÷ tenth", slower, at_most=_MAX_TIME_PER_ROW))
+        memory = tuple(cost["peak_bytes"] / cost["table_bytes"] for cost in costs)
+        report.add(Finding(name, "peak ÷ table", memory, at_most=_MAX_MEMORY))
+    return points
 
 
-def _in_own_processes(plan: _Plan, rounds: int) -> list[_Cost]:
+def _grow(
+    report: Reporter, name: str, size: int, case: Case, rounds: int, num_quotas: int | None = None
+) -> dict[str, Any]:
+    """Collects a case; tells its time, and returns a point of a picture."""
+    costs = _in_own_processes(case, num_quotas, rounds)
+    report.add(Finding(name, "seconds", tuple(cost.time_s for cost in costs)))
+    return {"size": size, "costs": [asdict(cost) for cost in costs]}
+
+
+def _in_own_processes(case: Case, num_quotas: int | None, rounds: int) -> list[_Cost]:
     """Collects in one new process per round: its peak of memory is then that of this plan."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        return [pool.submit(_collect, plan).result() for _ in range(rounds)]
+        return [pool.submit(_collect, case, num_quotas).result() for _ in range(rounds)]
 
 
-def _collect(plan: _Plan) -> _Cost:
+def _collect(case: Case, num_quotas: int | None = None) -> _Cost:
     with torch_threads(1):
-        worker, work, settings = _Plan(_HORIZON).start(0)
-        LocalDispatcher(worker, settings).collect(work)  # loads code
+        small = replace(_CASE, budget=_CASE.horizon)
+        LocalDispatcher(RolloutWorker(small.maker()), DispatchSettings()).collect(small.work(0))  # loads code
         before = _resident_bytes()
         started = time.perf_counter()
-        worker, work, settings = plan.start(1)
-        batch, _ = LocalDispatcher(worker, settings).collect(work)
+        settings = DispatchSettings(quotas_per_env_runner=num_quotas)
+        dispatcher = LocalDispatcher(RolloutWorker(case.maker()), settings)
+        batch, _ = dispatcher.collect(case.work(1))
         time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _Cost(time_s, peak - before, batch.table.nbytes)
@@ -162,13 +141,13 @@ def _resident_bytes() -> int:
 
 
 class _ReadyMethod:
-    """A remote method of a simulated actor; its answers were there before."""
+    """A remote method of a simulated env runner; its answers were there before."""
 
     def __init__(self, answer: Callable[..., ray.ObjectRef]) -> None:
         self.remote = answer
 
 
-class _ReadyActor:
+class _ReadyEnvRunner:
     """A handle with the methods of `RolloutWorker`."""
 
     def __init__(self, answers: Sequence[ray.ObjectRef], alive: ray.ObjectRef) -> None:
@@ -180,20 +159,18 @@ def _num_bytes(outcome: Outcome) -> int:
     return 0 if outcome.table is None else int(outcome.table.nbytes)
 
 
-def _drive(
-    numbers: Sequence[int], budget: int, rounds: int, add: Callable[[Finding], None]
-) -> dict[str, Any]:
-    """Times whole collections of a driver whose actors take no time."""
+def _drive(report: Reporter, numbers: Sequence[int], case: Case, rounds: int) -> dict[str, Any]:
+    """Times whole collections of a driver whose env runners take no time."""
     connect(0)
-    worker, work, settings = _Plan(budget).start(0)
+    worker, work, settings = RolloutWorker(case.maker()), case.work(0), DispatchSettings()
     points = []
     for number in numbers:
         outcomes = [worker.run_quota(work, quota) for quota in plan_quotas(work, number, settings)]
         answers = [ray.put(outcome) for outcome in outcomes]
         # A ping of its own for each: the dispatcher knows them by their references.
-        actors = {index: _ReadyActor(answers, ray.put(index)) for index in range(number)}
-        dispatcher = Dispatcher(actors, settings)
-        dispatcher.collect(work)  # a run plans its quotas and meets its actors once
+        handles = {index: _ReadyEnvRunner(answers, ray.put(index)) for index in range(number)}
+        dispatcher = Dispatcher(handles, settings)
+        dispatcher.collect(work)  # a run plans its quotas and meets its env runners once
         # What Ray takes to hand over as many objects of that size, if nobody looks at them.
         plain = [ray.put(np.zeros(_num_bytes(outcome), np.uint8)) for outcome in outcomes]
         times_ms, own_ms = [], []
@@ -201,17 +178,18 @@ def _drive(
             started = time.perf_counter()
             batch, _ = dispatcher.collect(work)
             collected = time.perf_counter()
-            assert batch.table.num_rows == budget
+            assert batch.table.num_rows == case.budget
             ray.wait(plain, num_returns=len(plain))
             ray.get(plain)
             times_ms.append(1e3 * (collected - started))
             own_ms.append(times_ms[-1] - 1e3 * (time.perf_counter() - collected))
-        limit = _MAX_DRIVER_MS if number == max(ACTORS) else None
-        add(Finding(f"{number:,} actors", "driver's ms", tuple(times_ms)))
-        add(Finding(f"{number:,} actors", "without Ray's ms", tuple(own_ms), at_most=limit))
+        limit = _MAX_DRIVER_MS if number == max(ENV_RUNNERS) else None
+        name = plural(number, "env runner")
+        report.add(Finding(name, "driver's ms", tuple(times_ms)))
+        report.add(Finding(name, "without Ray's ms", tuple(own_ms), at_most=limit))
         points.append({"size": number, "ms": times_ms, "own_ms": own_ms})
     calls_us = [_microseconds_per_call() for _ in range(rounds)]
-    add(Finding("a call of a real actor", "Ray's µs", tuple(calls_us)))
+    report.add(Finding("a call of a real env runner", "Ray's µs", tuple(calls_us)))
     return {"points": points, "call_us": calls_us}
 
 
@@ -221,10 +199,9 @@ class _Idler:
 
 
 def _microseconds_per_call() -> float:
-    """What sending a quota to a real actor costs the driver, which the simulated ones do not show."""
+    """What sending a quota to a real env runner costs the driver, which the simulated ones do not show."""
     actor = ray.remote(num_cpus=0)(_Idler).remote()
-    _, work, _ = _Plan(_HORIZON).start(0)
-    reference, quota = ray.put(work), Quota(0, 0, 1)
+    reference, quota = ray.put(replace(_CASE, budget=_CASE.horizon).work(0)), Quota(0, 0, 1)
     ray.get(actor.run_quota.remote(reference, quota))
     started = time.perf_counter()
     calls = [actor.run_quota.remote(reference, quota) for _ in range(_NUM_CALLS)]
@@ -238,7 +215,7 @@ def draw(result: Result) -> Any:
     """A panel per thing that grows; memory beside the time for rows."""
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
     for axis, (name, unit) in zip(
-        axes, (("rows", "s"), ("T", "s"), ("quotas", "s"), ("actors", "ms")), strict=True
+        axes, (("rows", "s"), ("T", "s"), ("quotas", "s"), ("env runners", "ms")), strict=True
     ):
         points = result.series[name]["points"]
         sizes = [point["size"] for point in points]
@@ -246,7 +223,7 @@ def draw(result: Result) -> Any:
         medians = [statistics.median(values) for values in times]
         axis.loglog(sizes, medians, "o-", color=PALETTE[0], label=f"time ({unit})")
         axis.fill_between(sizes, list(map(min, times)), list(map(max, times)), color=PALETTE[0], alpha=0.2)
-        if name == "actors":
+        if name == "env runners":
             own = [statistics.median(point["own_ms"]) for point in points]
             axis.loglog(sizes, own, "^:", color=PALETTE[3], label="without Ray (ms)")
         axis.set_xlabel(name)
@@ -263,9 +240,5 @@ def draw(result: Result) -> Any:
     axes[0].set_title("a batch", fontsize="medium")
     axes[1].set_title(f"horizon, Λ = {BUDGET:,}", fontsize="medium")
     axes[2].set_title(f"quotas, Λ = {BUDGET:,}", fontsize="medium")
-    axes[3].set_title("one driver, actors without cost", fontsize="medium")
+    axes[3].set_title("one driver, env runners without cost", fontsize="medium")
     return figure
-
-
-if __name__ == "__main__":
-    run()

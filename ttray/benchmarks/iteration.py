@@ -1,8 +1,8 @@
 """Where the time of a whole iteration goes: TT-POIS on the dam (Λ = 8640, 10 offline iterations).
 
-Milliseconds of the wall clock. What several actors do at the same time counts once: for the time of the one
-that takes longest. "Recording" is what workers do beside environment and network (streams of random numbers,
-rows into buffers, buffers into a table); "rest" is what RLlib's `train()` does around it all.
+Milliseconds of the wall clock. What several env runners do at the same time counts once: for the time of the
+one that takes longest. "Recording" is what they do beside environment and network (streams of random
+numbers, rows into buffers, buffers into a table); "rest" is what RLlib's `train()` does around it all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ttray.benchmarks.report import Finding, Result
+from ttray.benchmarks.report import Finding, Reporter, Result, plural
+from ttray.benchmarks.timing import ratios
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
 from ttray.runs.training import Run
@@ -32,40 +33,36 @@ USEFUL = ("environment", "inference", "optimisation")
 _MIN_USEFUL, _MAX_BESIDE_MS = 0.9, 20.0
 
 
-def run(num_actors: Sequence[int] = (0, 1, 2), rounds: int = 30, warm_up: int = 5) -> Result:
-    """Trains with each number of actors.
+def run(num_env_runners: Sequence[int] = (0, 1, 2), rounds: int = 30, warm_up: int = 5) -> Result:
+    """Trains with each number of env runners.
 
     Args:
-        num_actors: 0 collects in the driver's process.
+        num_env_runners: 0 collects in the driver's process.
         rounds: Iterations measured.
         warm_up: Iterations before them.
     """
-    connect(max(num_actors))
-    findings: list[Finding] = []
+    connect(max(num_env_runners))
+    report = Reporter("iteration", "Where the time of an iteration goes")
+    report.say(f"an iteration on the dam, γ = 0.95, {rounds} rounds, ms")
     series: dict[str, dict[str, list[float]]] = {}
-    print(f"an iteration on the dam, γ = 0.95, {rounds} rounds, ms")
-    for number in num_actors:
+    for number in num_env_runners:
         found = _measure(number, rounds, warm_up)
         series[str(number)] = found
         totals = [sum(values) for values in zip(*found.values(), strict=True)]
         useful = [sum(values) for values in zip(*(found[part] for part in USEFUL), strict=True)]
         beside = [sum(values) for values in zip(found["publishing"], found["rest"], strict=True)]
-        shares = tuple(part / total for part, total in zip(useful, totals, strict=True))
-        case = f"{number} actor{'s' * (number != 1)}"
-        of_case = [
+        case = plural(number, "env runner")
+        report.add(
             Finding(case, "iteration", tuple(totals)),
             *(Finding(case, part, tuple(found[part])) for part in PARTS),
-            Finding(case, "useful share", shares, at_least=_MIN_USEFUL),
+            Finding(case, "useful share", ratios(useful, totals), at_least=_MIN_USEFUL),
             Finding(case, "publishing + rest", tuple(beside), at_most=_MAX_BESIDE_MS),
-        ]
-        for finding in of_case:
-            print(finding.line(), flush=True)
-        findings += of_case
-    return Result("iteration", "Where the time of an iteration goes", tuple(findings), {"ms": series})
+        )
+    return report.result({"ms": series})
 
 
-def _measure(num_actors: int, rounds: int, warm_up: int) -> dict[str, list[float]]:
-    algorithm = Run("dam", num_env_runners=num_actors).config().build_algo()
+def _measure(num_env_runners: int, rounds: int, warm_up: int) -> dict[str, list[float]]:
+    algorithm = Run("dam", num_env_runners=num_env_runners).config().build_algo()
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     for iteration in range(warm_up + rounds):
         started = time.perf_counter()
@@ -101,7 +98,7 @@ def _parts(result: dict[str, Any], total_s: float) -> dict[str, float]:
 
 
 def draw(result: Result) -> Any:
-    """A stacked bar per number of actors: the whole iteration, and without its optimisation."""
+    """A stacked bar per number of env runners: the whole iteration, and without its optimisation."""
     series = result.series["ms"]
     figure, axes = plt.subplots(2, 1, figsize=(9, 4.6), layout="constrained")
     colours = dict(zip(PARTS, (*PALETTE, "0.35", "0.75", "#56B4E9", "#F0E442"), strict=True))
@@ -115,13 +112,9 @@ def draw(result: Result) -> Any:
                 label = part if row == 0 else None
                 axis.barh(row, value, left=left, color=colours[part], label=label, edgecolor="white", lw=0.4)
                 left += value
-        axis.set_yticks(range(len(series)), [f"{number} actor{'s' * (number != '1')}" for number in series])
+        axis.set_yticks(range(len(series)), [plural(int(number), "env runner") for number in series])
         axis.invert_yaxis()
         axis.set_xlabel("ms" + (f" without {left_out}" if left_out else ""))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
     return figure
-
-
-if __name__ == "__main__":
-    run()

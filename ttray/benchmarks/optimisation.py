@@ -7,9 +7,9 @@ alternating, medians.
 
 from __future__ import annotations
 
-import statistics
 import timeit
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -20,14 +20,16 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import ttray
-from ttray.benchmarks.report import Finding, Result
+from ttray.benchmarks.pictures import draw_groups
+from ttray.benchmarks.report import Finding, Reporter, Result
+from ttray.benchmarks.timing import in_turns, ratios
 from ttray.core.batch import BatchInfo
 from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.improvement import BoundObjective
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Sums, Surrogate, bound
 from ttray.core.threads import torch_threads
-from ttray.runs.drawing import PALETTE, plt
+from ttray.runs.drawing import plt
 from ttray.runs.presets import PRESETS, Preset
 from ttray.runs.training import Run
 
@@ -86,17 +88,15 @@ def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
         cases: Names of presets, with discounts.
         rounds: Over which medians are taken.
     """
-    findings: list[Finding] = []
+    title = "The bound and its gradient beside the bare network and the padded formulation"
+    report = Reporter("optimisation", title)
+    report.say(f"the bound and its gradient, one thread, {rounds} rounds")
     rates: dict[str, dict[str, list[float]]] = {}
-    print(f"the bound and its gradient, one thread, {rounds} rounds")
     with torch_threads(1):
         for name, gamma in cases:
-            found, rates[name] = _measure(PRESETS[name], gamma, rounds)
-            for finding in found:
-                print(finding.line(), flush=True)
-            findings += found
-    title = "The bound and its gradient beside the bare network and the padded formulation"
-    return Result("optimisation", title, tuple(findings), {"rows_per_s": rates})
+            findings, rates[name] = _measure(PRESETS[name], gamma, rounds)
+            report.add(*findings)
+    return report.result({"rows_per_s": rates})
 
 
 def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
@@ -154,32 +154,25 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
         "gradient": lambda: objective.gradient(moved),
         "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
     }
-    times = _times(functions, rounds)
-
-    def ratios(slow: str, fast: str) -> tuple[float, ...]:
-        return tuple(left / right for left, right in zip(times[slow], times[fast], strict=True))
-
+    times = in_turns({name: partial(_least_s, function) for name, function in functions.items()}, rounds)
     num_rows = len(batch.t)
     padding = strategy.num_trajectories * strategy.horizon / num_rows
     findings = [
-        Finding(preset.name, "bound ÷ forward", ratios("bound", "forward"), at_most=_MOST),
-        Finding(preset.name, "grad ÷ fwd + bwd", ratios("gradient", "forward + backward"), at_most=_MOST),
-        Finding(preset.name, "padded ÷ bound", ratios("padded bound", "bound"), at_least=_SHARE * padding),
-        Finding(
-            preset.name, "padded ÷ grad", ratios("padded gradient", "gradient"), at_least=_SHARE * padding
-        ),
+        Finding(preset.name, quantity, ratios(times[over], times[under]), **target)
+        for quantity, over, under, target in (
+            ("bound ÷ forward", "bound", "forward", {"at_most": _MOST}),
+            ("grad ÷ fwd + bwd", "gradient", "forward + backward", {"at_most": _MOST}),
+            ("padded ÷ bound", "padded bound", "bound", {"at_least": _SHARE * padding}),
+            ("padded ÷ grad", "padded gradient", "gradient", {"at_least": _SHARE * padding}),
+        )
     ]
     return findings, {name: [num_rows / second for second in found] for name, found in times.items()}
 
 
-def _times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds, of each round the least of some calls; alternating, so that a busy minute hits all of them."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(rounds):
-        for name, function in functions.items():
-            function()  # what ran before, padded perhaps, leaves its caches and its memory behind
-            times[name].append(min(timeit.repeat(function, number=1, repeat=_CALLS)))
-    return times
+def _least_s(function: Callable[[], object]) -> float:
+    """Seconds of the shortest of some calls."""
+    function()  # what ran before, padded perhaps, leaves its caches and its memory behind
+    return min(timeit.repeat(function, number=1, repeat=_CALLS))
 
 
 def draw(result: Result) -> Any:
@@ -188,22 +181,7 @@ def draw(result: Result) -> Any:
     panels = (("forward", "bound", "padded bound"), ("forward + backward", "gradient", "padded gradient"))
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
     for axis, names in zip(axes, panels, strict=True):
-        for offset, (name, colour) in enumerate(zip(names, ("0.7", *PALETTE), strict=False)):
-            medians = [statistics.median(of[name]) for of in rates.values()]
-            axis.bar(
-                [at + (offset - 1) * 0.26 for at in range(len(rates))],
-                medians,
-                0.25,
-                color=colour,
-                label=name,
-            )
-        axis.set_yscale("log")
-        axis.set_xticks(range(len(rates)), list(rates))
-        axis.grid(axis="y", alpha=0.3)
+        draw_groups(axis, rates, names)
         axis.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("rows per second")
     return figure
-
-
-if __name__ == "__main__":
-    run()

@@ -6,12 +6,12 @@ import json
 import platform
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ttray.paper.trials import versions
-from ttray.runs.drawing import PALETTE, plt
+from ttray.paper import markdown
+from ttray.runs.versions import versions
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Finding:
     """One measured quantity.
 
     Attributes:
-        case: What was measured, e.g. "Dam, 2 actors".
+        case: What was measured, e.g. "Dam, 2 env runners".
         quantity: Which number of it, e.g. "× RLlib".
         values: One per round.
         at_least: The target, if it is a lower one.
@@ -57,12 +57,12 @@ class Finding:
     @property
     def spread(self) -> str:
         """The smallest and the largest round."""
-        return f"{_short(min(self.values))} to {_short(max(self.values))}" if len(self.values) > 1 else ""
+        return f"{_short(min(self.values))}–{_short(max(self.values))}" if len(self.values) > 1 else ""
 
     def line(self) -> str:
         """For a terminal of 80 columns."""
         return (
-            f"{self.case:<25} {self.quantity:<17} {_short(self.median):>7} {self.spread:<14}"
+            f"{self.case:<28} {self.quantity:<17} {_short(self.median):>6} {self.spread:<12}"
             f" {self.target:>6} {self.verdict}"
         ).rstrip()
 
@@ -100,34 +100,54 @@ class Result:
     def table(self) -> list[str]:
         """The findings as lines of Markdown."""
         rows = [(f.case, f.quantity, _short(f.median), f.spread, f.target, f.verdict) for f in self.findings]
-        head = ("", "", "median", "rounds", "target", "")
-        return [_row(head), _row(("---",) * len(head)), *map(_row, rows)]
+        return markdown.table(("", "", "median", "rounds", "target", ""), rows)
 
 
-def draw_against_targets(result: Result) -> Any:
-    """How far each finding is beyond its target: 1 is just reached, more is better."""
-    findings = [finding for finding in result.findings if finding.target]
-    figure, axis = plt.subplots(figsize=(8, 0.24 * len(findings) + 1.2), layout="constrained")
-    for row, finding in enumerate(findings):
-        ratios = [_beyond(finding, value) for value in finding.values]
-        colour = PALETTE[0] if finding.verdict == "ok" else PALETTE[1]
-        axis.plot([min(ratios), max(ratios)], [row, row], color=colour, alpha=0.4, linewidth=3)
-        axis.plot(_beyond(finding, finding.median), row, "o", color=colour)
-    axis.axvline(1.0, color="grey", linewidth=0.8)
-    axis.set_xscale("log")
-    axis.set_yticks(range(len(findings)), [f"{f.case}: {f.quantity}" for f in findings], fontsize="small")
-    axis.invert_yaxis()
-    axis.set_xlabel("times better than the target")
-    axis.grid(axis="x", alpha=0.3)
-    return figure
+class Reporter:
+    """Says what a benchmark finds as soon as it is found, and keeps it for the result.
+
+    Args:
+        name: Of the benchmark.
+        title: What it compares, in one line.
+    """
+
+    def __init__(self, name: str, title: str) -> None:
+        self._name, self._title = name, title
+        self._findings: list[Finding] = []
+
+    def say(self, line: str) -> None:
+        """Prints what is no finding: a heading, or how far the benchmark is."""
+        print(line, flush=True)
+
+    def add(self, *findings: Finding) -> None:
+        """Prints findings and keeps them."""
+        for finding in findings:
+            self.say(finding.line())
+            self._findings.append(finding)
+
+    def add_folded(self, case: str, quantity: str, findings: Sequence[Finding]) -> None:
+        """Adds findings of the same kind: as a single one if they are equal, one by one if not.
+
+        Args:
+            case: Of the single one.
+            quantity: Of the single one.
+            findings: At least one.
+        """
+        single = {replace(finding, case=case, quantity=quantity) for finding in findings}
+        self.add(*(single if len(single) == 1 else findings))
+
+    def result(self, series: dict[str, Any] | None = None) -> Result:
+        """Everything that was found.
+
+        Args:
+            series: What a picture shows beyond it, as JSON can hold it.
+        """
+        return Result(self._name, self._title, tuple(self._findings), series or {})
 
 
-def _beyond(finding: Finding, value: float) -> float:
-    return finding.at_most / value if finding.at_most is not None else value / (finding.at_least or 1.0)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def plural(number: int, noun: str) -> str:
+    """Counts: "1 env runner", "1,000 env runners"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _short(value: float) -> str:

@@ -15,9 +15,11 @@ from ttray.benchmarks import (
     iteration,
     optimisation,
     sampling,
+    startup,
     utilization,
 )
-from ttray.benchmarks.report import Result, draw_against_targets
+from ttray.benchmarks.pictures import draw_against_targets
+from ttray.benchmarks.report import Result
 from ttray.runs.drawing import save
 
 
@@ -41,6 +43,7 @@ BENCHMARKS = {
     "sampling": Benchmark(
         sampling.run, sampling.draw, "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"
     ),
+    "startup": Benchmark(startup.run, draw_against_targets, "seconds until a command has answered"),
     "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
     "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),
     "utilization": Benchmark(utilization.run, draw_against_targets, "planned / executed environment steps"),
@@ -48,7 +51,7 @@ BENCHMARKS = {
         optimisation.run, optimisation.draw, "the bound beside the bare network and the padded formulation"
     ),
     "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
-    "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and actors"),
+    "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
     "cost": Benchmark(cost.run, cost.draw, "steps and seconds to a given return: TT-POIS, POIS, PPO"),
 }
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
 from ttray.core import dcs
 from ttray.core.checks import check_delta, check_gamma, check_positive
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Comparison
+from ttray.core.intervals import students_quantile
 from ttray.core.ragged import RaggedBatch
 from ttray.core.surrogate import Surrogate, effective_sample_size
 
@@ -76,7 +76,7 @@ def on_policy(
     error = math.sqrt(max(float(variances.sum()), 0.0))
     # A single sample says nothing of its variance, but a reward and its mean are at most the range apart.
     unknown = float(discounts[samples == 1].sum()) * used
-    half = _students_quantile(variances, samples, delta) * error + unknown
+    half = students_quantile(_freedom(variances, samples), delta) * error + unknown
     width = dcs.hoeffding_width(strategy, gamma=gamma, delta=delta, reward_range=used) if used else 0.0
     return OnPolicyEstimate(estimate, estimate - half, estimate + half, error, width, used)
 
@@ -115,8 +115,8 @@ def _variance_shares(batch: RaggedBatch, strategy: DataCollectionStrategy, weigh
     return np.where(samples > 1, share * samples / np.maximum(samples - 1, 1), 0.0)
 
 
-def _students_quantile(variances: np.ndarray, samples: np.ndarray, delta: float) -> float:
-    """Student's quantile for the harmonic mean of n_t − 1, weighted by the steps' shares of the variance.
+def _freedom(variances: np.ndarray, samples: np.ndarray) -> float:
+    """Degrees of freedom: the harmonic mean of n_t − 1, weighted by the steps' shares of the variance.
 
     Exact for the uniform strategy and normal rewards. Elsewhere the arithmetic mean would be too optimistic
     where much of the variance comes from steps with few samples.
@@ -124,9 +124,8 @@ def _students_quantile(variances: np.ndarray, samples: np.ndarray, delta: float)
     known = samples > 1
     shares = np.abs(variances[known])
     if not shares.sum() > 0.0:
-        return float(stdtrit(math.inf, 1.0 - delta / 2.0))
-    freedom = float(shares.sum() / np.sum(shares / (samples[known] - 1)))
-    return float(stdtrit(freedom, 1.0 - delta / 2.0))
+        return math.inf
+    return float(shares.sum() / np.sum(shares / (samples[known] - 1)))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def compare(
         seeds: Of the runs.
         num_iterations: Of each run.
         directory: Gets a directory per run, `curves.csv` and `curves.png`.
-        num_env_runners: Rollout actors.
+        num_env_runners: Of each run; 0 collects in this process.
         on_run: Told each finished run with its rows.
 
     Returns:

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from ttray.core.checks import check_count
 from ttray.paper.figures import dcs, evaluation, learning
-from ttray.paper.trials import OnFinished, Trial, rows_of, run_trials, versions
+from ttray.paper.trials import OnFinished, Trial, rows_of, run_trials
 from ttray.runs.presets import PRESETS
+from ttray.runs.versions import versions
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ray import tune
 
+from ttray.runs.versions import versions
+
 Row = Mapping[str, Any]
 OnFinished = Callable[[str, int, int], None]
 """Told the name of a finished trial, how many are finished, and how many there are."""
 
 _MAX_FAILURES = 2  # a lost node takes a trial along through no fault of its own
-_VERSIONS_OF = ("ttray", "ray", "torch", "gymnasium", "mujoco", "numpy", "pyarrow", "scipy")
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,6 @@ class Trial:
 
 class TrialsInterrupted(Exception):
     """Not all trials ran; the finished ones are kept."""
-
-
-def versions() -> dict[str, str]:
-    """The versions that the numbers of an experiment depend on."""
-    return {name: version(name) for name in _VERSIONS_OF}
 
 
 def run_trials(trials: Sequence[Trial], directory: Path, on_finished: OnFinished | None = None) -> None:

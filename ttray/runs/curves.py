@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.special import stdtrit
-
+from ttray.core.intervals import mean_interval
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
 
 RETURNS = ("discounted_return", "episode_return_mean")
@@ -59,27 +57,6 @@ def _number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def mean_and_interval(runs: Sequence[Sequence[float]]) -> tuple[Any, Any]:
-    """Mean over runs `[iterations]` and half the width of its 95 % interval (0 for a single run)."""
-    values = np.asarray(runs, dtype=np.float64)
-    number = len(values)
-    if number < 2:
-        return values.mean(0), np.zeros(values.shape[1])
-    return values.mean(0), stdtrit(number - 1, 0.975) * values.std(0, ddof=1) / np.sqrt(number)
-
-
-def welch_interval(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:
-    """The difference of two means, and half the width of its 95 % interval (0 for single values)."""
-    difference = float(np.mean(left) - np.mean(right))
-    if min(len(left), len(right)) < 2:
-        return difference, 0.0
-    shares = np.array([np.var(values, ddof=1) / len(values) for values in (left, right)])
-    if not shares.sum() > 0.0:
-        return difference, 0.0
-    freedom = shares.sum() ** 2 / np.sum(shares**2 / (np.array([len(left), len(right)]) - 1))
-    return difference, float(stdtrit(freedom, 0.975) * np.sqrt(shares.sum()))
 
 
 Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
@@ -142,7 +119,7 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
         runs = [run for (name, _), run in by_run.items() if name == algorithm]
         shortest = min(len(run) for run in runs)
         steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
-        mean, half = mean_and_interval([[row[column] for row in run[:shortest]] for run in runs])
+        mean, half = mean_interval([[row[column] for row in run[:shortest]] for run in runs])
         colour, style = _LOOKS[algorithm]
         label = _NAMES[algorithm] + (f", {len(runs)} seeds" if len(runs) > 1 else "")
         axis.plot(steps, mean, color=colour, linestyle=style, label=label)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ttray.core import dcs
+from ttray.paper import markdown
 from ttray.paper.trials import Row, Trial
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
 
@@ -103,11 +104,11 @@ def draw_widths(rows: Sequence[dict[str, Any]], path: Path) -> None:
 def summarise_widths(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The widths in per cent of the uniform one's, a line per horizon."""
     gammas = (0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-    lines = [f"| T | {' | '.join(f'γ = {gamma}' for gamma in gammas)} |", "|---" * (len(gammas) + 1) + "|"]
+    lines = []
     for horizon in WIDTH_HORIZONS:
         found = {row["gamma"]: row["truncated"] for row in rows if row["horizon"] == horizon}
-        lines.append(f"| {horizon} | {' | '.join(f'{found[gamma]:.1f} %' for gamma in gammas)} |")
-    return lines
+        lines.append([str(horizon), *(f"{found[gamma]:.1f} %" for gamma in gammas)])
+    return markdown.table(["T", *(f"γ = {gamma}" for gamma in gammas)], lines)
 
 
 def draw_plan(

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from ttray.core import dcs
 from ttray.core.batch import BatchInfo
 from ttray.core.distributions import Categorical
+from ttray.core.intervals import mean_interval
 from ttray.core.surrogate import Surrogate
 from ttray.envs.evaluation import expected_return
+from ttray.paper import markdown
 from ttray.paper.trials import Row, Trial
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.runs.curves import mean_and_interval
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
 from ttray.service.dispatcher import LocalDispatcher
 from ttray.service.settings import DispatchSettings
@@ -164,7 +165,7 @@ def draw_evaluation(kind: str, rows: Sequence[dict[str, Any]], path: Path) -> No
                     [r["squared_error"] for r in here if r["strategy"] == strategy and r["budget"] == budget]
                     for budget in budgets
                 ]
-                mean, half = mean_and_interval(np.transpose(errors).tolist())
+                mean, half = mean_interval(np.transpose(errors))
                 axis.errorbar(
                     np.array(budgets) / 1000.0,
                     mean,
@@ -205,15 +206,12 @@ def summarise_evaluation(kind: str, rows: Sequence[dict[str, Any]]) -> list[str]
             key = (row["horizon"], row["gamma"], row["budget"] // row["horizon"], row["strategy"])
             errors.setdefault(key, []).append(row["squared_error"])
     budgets = sorted({number for _, _, number, _ in errors})
-    lines = [
-        f"| T | γ | {' | '.join(f'Λ = {number} T' for number in budgets)} |",
-        "|---" * (len(budgets) + 2) + "|",
-    ]
+    lines = []
     for horizon, gamma in sorted({(horizon, gamma) for horizon, gamma, _, _ in errors}):
         ratios = [
             np.mean(errors[horizon, gamma, number, "truncated"])
             / np.mean(errors[horizon, gamma, number, "uniform"])
             for number in budgets
         ]
-        lines.append(f"| {horizon:,} | {gamma} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
-    return lines
+        lines.append([f"{horizon:,}", str(gamma), *(f"{ratio:.2f}" for ratio in ratios)])
+    return markdown.table(["T", "γ", *(f"Λ = {number} T" for number in budgets)], lines)

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ttray.core.intervals import difference_interval, mean_interval
+from ttray.paper import markdown
 from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
-from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid, mean_and_interval, welch_interval
+from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
 from ttray.runs.presets import PRESETS
 from ttray.runs.training import ALGORITHMS, Run, train
 
@@ -109,10 +111,7 @@ def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
     """First and final returns with 95 % intervals over seeds, and that of the difference (Welch's)."""
-    lines = [
-        "| preset | γ | return | first | TT-POIS, final | POIS, final | difference |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     cases = sorted({(row["preset"], -row["gamma"]) for row in rows})
     for (name, negative), column in itertools.product(cases, RETURNS):
         runs: dict[str, dict[int, list[dict[str, Any]]]] = {algorithm: {} for algorithm in ALGORITHMS}
@@ -123,18 +122,13 @@ def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
             key: [final_return(run, column) for run in by_seed.values()] for key, by_seed in runs.items()
         }
         first = np.mean([run[0][column] for by_seed in runs.values() for run in by_seed.values()])
-        shown = [_with_interval(*_mean_and_half(finals[key])) for key in ("TTPOIS", "POIS")]
-        difference = _with_interval(*welch_interval(finals["TTPOIS"], finals["POIS"]))
+        shown = [_with_interval(*map(float, mean_interval(finals[key]))) for key in ("TTPOIS", "POIS")]
+        difference = _with_interval(*difference_interval(finals["TTPOIS"], finals["POIS"]))
         kind = "discounted" if column == RETURNS[0] else "undiscounted"
-        lines.append(
-            f"| {name} | {-negative} | {kind} | {first:.4g} | {shown[0]} | {shown[1]} | {difference} |"
-        )
-    return lines
-
-
-def _mean_and_half(values: Sequence[float]) -> tuple[float, float]:
-    mean, half = mean_and_interval([[value] for value in values])
-    return float(mean[0]), float(half[0])
+        lines.append((name, str(-negative), kind, f"{first:.4g}", *shown, difference))
+    return markdown.table(
+        ("preset", "γ", "return", "first", "TT-POIS, final", "POIS, final", "difference"), lines
+    )
 
 
 def _with_interval(mean: float, half: float) -> str:
