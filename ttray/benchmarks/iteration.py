@@ -15,7 +15,7 @@ from typing import Any
 from ttray.benchmarks.report import Finding, Result
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.runs.training import Run
+from ttray.runs.run import Run
 
 PARTS = (
     "planning",

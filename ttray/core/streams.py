@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["TrajectoryStreams", "pcg64_states", "spawned_words", "trajectory_streams"]
+__all__ = [
+    "FIRST_EVALUATION_ITERATION",
+    "TrajectoryStreams",
+    "pcg64_states",
+    "spawned_words",
+    "trajectory_streams",
+]
+
+# Training uses the iterations before: an evaluation with the same seed has fresh data.
+FIRST_EVALUATION_ITERATION = 2**31
 
 # NumPy's constants (numpy/random/bit_generator.pyx, after M. E. O'Neill's `seed_seq_fe`).
 _POOL_SIZE = 4
