@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader  # no base class below: it costs more than all the rest here
 
+ALGORITHMS = ("TTPOIS", "POIS")
+
 Action = Callable[[ModuleType], object]
 
 
@@ -84,7 +86,7 @@ def register() -> None:
 
 
 def _add_algorithms(registry: ModuleType) -> None:
-    for name in ("TTPOIS", "POIS"):
+    for name in ALGORITHMS:
         registry.ALGORITHMS[name] = partial(_algorithm, name)
 
 

@@ -3,12 +3,17 @@
 import pytest
 
 import ttray
-from ttray.runs.run import Run
+from ttray import registration
+from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 
 
 def own(**settings):
     return Run(environment="CartPole-v1", horizon=200, budget=8000, **settings)
+
+
+def test_what_is_registered_can_be_trained():
+    assert tuple(ALGORITHMS) == registration.ALGORITHMS
 
 
 def test_without_preset_and_environment_it_is_the_dam():

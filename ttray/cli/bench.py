@@ -19,7 +19,7 @@ def benchmark_names() -> list[str]:
 
 
 def bench(
-    what: Annotated[str, typer.Argument(metavar="[NAME]", help="See --help.")] = "all",
+    what: Annotated[str, typer.Argument(metavar="NAME")] = "all",
     results: Annotated[
         Path | None, typer.Option(help="Where JSON and pictures go.", show_default="runs/bench")
     ] = None,

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ttray.cli.terminal import one_of
+from ttray.registration import ALGORITHMS
 from ttray.runs.presets import DEFAULT_PRESET, PRESETS
 
-ALGORITHMS = ("TTPOIS", "POIS")
 STRATEGIES = ("truncated", "exact", "uniform")
 
 

@@ -33,7 +33,7 @@ def plan(
 
     ttray plan --horizon 100 --budget 5000 --gamma 0.99 --png plan.png
 
-    ttray plan --horizon 360 --gamma 0.95 --accuracy 0.5
+    ttray plan --preset dam --gamma 0.95 --accuracy 0.5
     """
     from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 

@@ -21,7 +21,7 @@ def figure_names() -> list[str]:
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(metavar="FIGURE...", help="See --help.")],
+    names: Annotated[list[str], typer.Argument(metavar="FIGURE...")],
     runs: Annotated[
         int | None, typer.Option(help="Runs per curve or point.", show_default="the paper's number")
     ] = None,

@@ -16,15 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "FIRST_EVALUATION_ITERATION",
-    "TrajectoryStreams",
-    "pcg64_states",
-    "spawned_words",
-    "trajectory_streams",
-]
+__all__ = ["FIRST_EVALUATION_ITERATION", "TrajectoryStreams", "pcg64_states", "spawned_words"]
 
-# Training uses the iterations before: an evaluation with the same seed has fresh data.
+# Training uses the iterations before, so that an evaluation with the seed of a run still sees fresh data.
 FIRST_EVALUATION_ITERATION = 2**31
 
 # NumPy's constants (numpy/random/bit_generator.pyx, after M. E. O'Neill's `seed_seq_fe`).

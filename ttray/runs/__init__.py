@@ -1,0 +1,1 @@
+"""Runs as a person wants them: presets, training, evaluation and collection, as Python calls."""
