@@ -9,7 +9,19 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "ttray"
 # From the bottom up; a module may import from its own layer and from those before it.
-LAYERS = ("core", "envs", "rollout", "service", "rllib", "runs", "paper", "benchmarks", "cli", "__main__")
+LAYERS = (
+    "registration",
+    "core",
+    "envs",
+    "rollout",
+    "service",
+    "rllib",
+    "runs",
+    "paper",
+    "benchmarks",
+    "cli",
+    "__main__",
+)
 
 
 def layer_of(module: str) -> int:

@@ -10,13 +10,16 @@ import pytest
 import typer
 
 import ttray
-from ttray.cli import bench, collect, compare, evaluate, reproduce, submit, train
+from ttray.benchmarks import suite
+from ttray.cli import compare, reproduce
 from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
 from ttray.core import dcs
 from ttray.core.batch import read_parquet, write_parquet
+from ttray.paper import comparison, reproduction
+from ttray.runs import evaluation, training
 from ttray.runs.presets import PRESETS
-from ttray.runs.training import Run
+from ttray.runs.run import Run
 
 # The one Ray of all tests, before a command or an algorithm starts a smaller one.
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -43,14 +46,16 @@ def call(capsys, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(local_ray, tmp_path_factory):
-    """The checkpoint of a small run."""
-    directory = tmp_path_factory.mktemp("trained")
-    config = Run("supply-chain", gamma=0.9, horizon=10, budget=60, num_env_runners=0).config()
-    algorithm = config.build_algo()
-    algorithm.train()
-    algorithm.save_to_path(directory / "checkpoint")
-    algorithm.stop()
-    return directory
+    """The directory of a small run."""
+    return ttray.train(
+        preset="supply-chain",
+        gamma=0.9,
+        horizon=10,
+        budget=60,
+        num_iterations=1,
+        num_env_runners=0,
+        directory=tmp_path_factory.mktemp("trained"),
+    ).directory
 
 
 class Spy:
@@ -74,7 +79,7 @@ TRAIN = {
     "--iterations": ("5", lambda r, d: r.num_iterations == 5),
     "--env-runners": ("3", lambda r, d: r.num_env_runners == 3),
     "--checkpoint-every": ("4", lambda r, d: r.checkpoint_every == 4),
-    "--env": ("ttray/Reacher-v0", lambda r, d: r.config().env == "ttray/Reacher-v0"),
+    "--env": ("CartPole-v1 --horizon 90 --budget 900", lambda r, d: r.config().env == "CartPole-v1"),
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
     "--budget": ("3600", lambda r, d: r.config().budget == 3600),
     "--delta": ("0.25", lambda r, d: r.config().delta == 0.25),
@@ -83,41 +88,48 @@ TRAIN = {
 
 
 @pytest.fixture
-def training(monkeypatch):
+def spied_training(monkeypatch):
     spy, connection = Spy([ROW | {"iteration": 1}]), Spy()
 
     def pretend(run, directory, on_iteration):
         on_iteration(ROW | {"iteration": 1})
         return spy(run, directory)
 
-    monkeypatch.setattr(train, "run_training", pretend)
-    monkeypatch.setattr(train, "connect", connection)
+    monkeypatch.setattr(training, "train_run", pretend)
+    monkeypatch.setattr(training, "connect", connection)
     return spy
 
 
 @pytest.mark.parametrize("flag", TRAIN)
-def test_flags_of_train(call, training, flag):
+def test_flags_of_train(call, spied_training, flag):
     value, changed = TRAIN[flag]
     assert call("train").code == 0
-    assert not changed(*training.arguments)
-    assert call("train", flag, value).code == 0
-    assert changed(*training.arguments)
+    assert not changed(*spied_training.arguments)
+    assert call("train", flag, *value.split()).code == 0
+    assert changed(*spied_training.arguments)
 
 
-def test_train_needs_nothing_but_a_preset_and_a_discount(call, training):
+def test_train_needs_nothing_but_a_preset_and_a_discount(call, spied_training):
     assert call("train", "--preset", "dam", "--gamma", "0.95").code == 0
-    run, directory = training.arguments
+    run, directory = spied_training.arguments
     assert directory == Path("runs/dam-TTPOIS-0.95-0")
     assert (run.environment, run.horizon, run.budget, run.delta) == ("ttray/Dam-v0", 360, 8640, 0.7)
 
 
-def test_the_root_of_all_runs_is_an_environment_variable(call, training, monkeypatch):
+def test_an_environment_of_ones_own_takes_nothing_from_the_dam(call, spied_training):
+    assert call("train", "--env", "CartPole-v1", "--horizon", "200", "--budget", "8000").code == 0
+    run, directory = spied_training.arguments
+    assert directory == Path("runs/CartPole-v1-TTPOIS-0.99-0")
+    assert (run.preset, run.gamma, run.delta, run.hidden_sizes) == (None, 0.99, 0.7, (64, 32))
+
+
+def test_the_root_of_all_runs_is_an_environment_variable(call, spied_training, monkeypatch):
     monkeypatch.setenv("TTRAY_RUNS", "volume")
     call("train")
-    assert training.arguments[1] == Path("volume/dam-TTPOIS-0.95-0")
+    assert spied_training.arguments[1] == Path("volume/dam-TTPOIS-0.95-0")
 
 
-def test_progress_and_json_of_train(call, training):
+def test_progress_and_json_of_train(call, spied_training):
     quiet, told = call("train"), call("train", "--progress")
     assert "1/60" not in quiet.err  # not a terminal
     assert "1/60" in told.err
@@ -125,7 +137,7 @@ def test_progress_and_json_of_train(call, training):
     assert call("train", "--no-progress").err == ""
 
 
-def test_a_terminal_gets_a_bar_unless_it_is_told_not_to(call, training, monkeypatch):
+def test_a_terminal_gets_a_bar_unless_it_is_told_not_to(call, spied_training, monkeypatch):
     monkeypatch.setattr(err, "_force_terminal", True)
     assert "training" in call("train").err
     assert "training" not in call("train", "--no-progress").err
@@ -172,6 +184,13 @@ def test_a_plan_for_people_fits_eighty_columns(call):
     assert "0.0% narrower" in short
 
 
+def test_a_plan_of_ones_own_takes_nothing_from_the_dam(call):
+    own = json.loads(call("plan", "--horizon", "100", "--budget", "5000", "--json").out)
+    assert (own["horizon"], own["budget"], own["gamma"]) == (100, 5000, 0.99)
+    preset = json.loads(call("plan", "--preset", "dam", "--horizon", "9", "--budget", "90", "--json").out)
+    assert preset["gamma"] == 0.95
+
+
 # --- collect ---------------------------------------------------------------------------------------------
 
 COLLECT = {
@@ -180,12 +199,15 @@ COLLECT = {
     "--gamma": ("0.9", lambda s: s["gamma"] == 0.9 and s["strategy"] == dcs.truncated(360, 8640, 0.9)),
     "--seed": ("7", lambda s: s["seed"] == 7),
     "--iteration": ("3", lambda s: s["iteration"] == 3),
-    "--env": ("CartPole-v1", lambda s: s["environment"] == "CartPole-v1"),
+    "--env": (
+        "CartPole-v1 --horizon 90 --budget 720",
+        lambda s: s["environment"] == "CartPole-v1" and s["gamma"] == 0.99,
+    ),
     "--horizon": ("90", lambda s: s["strategy"].horizon == 90),
     "--budget": ("720", lambda s: s["strategy"].budget == 720),
     "--strategy": ("uniform", lambda s: s["strategy"] == dcs.uniform(360, 8640)),
-    "--actors": ("2", lambda s: s["num_actors"] == 2),
-    "--envs-per-actor": ("8", lambda s: s["num_envs"] == 8),
+    "--env-runners": ("2", lambda s: s["num_env_runners"] == 2),
+    "--slots": ("8", lambda s: s["num_slots"] == 8),
 }
 
 
@@ -195,12 +217,21 @@ def test_flags_of_collect(call, monkeypatch, flag):
     small = ttray.collect("ttray/Dam-v0", strategy=dcs.uniform(2, 2))
     spy = Spy(small)
     monkeypatch.setattr(ttray, "collect", spy)
-    monkeypatch.setattr(collect, "connect", Spy())
-    for arguments, expected in (((), False), ((flag, value), True)):
+    for arguments, expected in (((), False), ((flag, *value.split()), True)):
         done = call("collect", "batch.parquet", *arguments)
         assert done.code == 0, done.err
         assert bool(changed(spy.keywords | {"environment": spy.arguments[0]})) is expected
     assert ttray.digest(read_parquet("batch.parquet")) == ttray.digest(small)
+
+
+def test_collect_takes_the_directory_of_a_run_as_policy(call, trained):
+    settings = ("--preset", "supply-chain", "--horizon", "10", "--budget", "60", "--gamma", "0.9", "--json")
+    found = json.loads(call("collect", "batch.parquet", "--policy", trained, *settings).out)
+    fresh = json.loads(call("collect", "fresh.parquet", *settings).out)
+    by_checkpoint = ttray.collect(
+        "ttray/SupplyChain-v0", strategy=dcs.truncated(10, 60, 0.9), policy=trained / "checkpoint"
+    )
+    assert found["digest"] == ttray.digest(by_checkpoint) != fresh["digest"]
 
 
 def test_collect_for_people_and_programs(call):
@@ -240,17 +271,16 @@ def test_flags_of_evaluate(call, trained, flag):
         assert after["high"] - after["low"] < before["high"] - before["low"]
 
 
-def test_evaluate_uses_actors_and_speaks_to_people(call, trained, monkeypatch):
-    collect_here, connection, numbers = ttray.collect, Spy(), []
+def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypatch):
+    numbers = []
 
-    def without_actors(*arguments, num_actors, **keywords):
-        numbers.append(num_actors)
-        return collect_here(*arguments, **keywords)
+    def collect_here(*arguments, num_env_runners, **keywords):
+        numbers.append(num_env_runners)
+        return ttray.collect(*arguments, **keywords)
 
-    monkeypatch.setattr(ttray, "collect", without_actors)
-    monkeypatch.setattr(evaluate, "connect", connection)
-    text = call("evaluate", trained, "--actors", "2").out
-    assert (connection.arguments, numbers) == ((2,), [2])
+    monkeypatch.setattr(evaluation, "collect", collect_here)
+    text = call("evaluate", trained, "--env-runners", "2").out
+    assert numbers == [2]
     assert "95% interval" in text
     assert "guaranteed" in text
     refused = call("evaluate", "nowhere")
@@ -339,7 +369,7 @@ COMPARE = {
 def test_flags_of_compare(call, monkeypatch, flag):
     value, changed = COMPARE[flag]
     spy = Spy(lambda *a, on_run, **k: on_run(Run("dam"), [ROW]))
-    monkeypatch.setattr(compare, "run_comparison", spy)
+    monkeypatch.setattr(comparison, "compare", spy)
     monkeypatch.setattr(compare, "connect", Spy())
     for arguments, expected in (((), False), ((flag, value), True)):
         done = call("compare", *arguments, "--progress")
@@ -363,7 +393,7 @@ REPRODUCE = {
 def test_flags_of_reproduce(call, monkeypatch, flag):
     value, changed = REPRODUCE[flag]
     spy, connection = Spy(lambda *a: a[4]("a trial", 1, 2)), Spy()
-    monkeypatch.setattr(reproduce, "run_reproduction", spy)
+    monkeypatch.setattr(reproduction, "reproduce", spy)
     monkeypatch.setattr(reproduce, "connect", connection)
     for arguments, expected in (((), False), ((flag, value), True)):
         done = call("reproduce", "corridor-sparse", *arguments, "--progress")
@@ -375,7 +405,7 @@ def test_flags_of_reproduce(call, monkeypatch, flag):
 
 def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch):
     spy = Spy()
-    monkeypatch.setattr(reproduce, "run_reproduction", spy)
+    monkeypatch.setattr(reproduction, "reproduce", spy)
     monkeypatch.setattr(reproduce, "connect", Spy())
     call("reproduce", "evaluation", "--horizon", "100", "--horizon", "50", "--runs", "3")
     figures, *_, command, _ = spy.arguments
@@ -385,10 +415,10 @@ def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch
 
 def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatch, tmp_path):
     ran, updated = Spy(), Spy()
-    monkeypatch.setattr(bench, "measure", ran)
-    monkeypatch.setattr(bench, "update_page", updated)
+    monkeypatch.setattr(suite, "measure", ran)
+    monkeypatch.setattr(suite, "update_page", updated)
     assert call("bench").code == 0
-    assert ran.arguments == (list(bench.BENCHMARKS)[-1], Path("runs/bench"))
+    assert ran.arguments == (list(suite.BENCHMARKS)[-1], Path("runs/bench"))
     assert updated.arguments is None
     page = tmp_path / "page.md"
     page.touch()
@@ -428,7 +458,7 @@ class Client:
 
 @pytest.fixture
 def client(monkeypatch):
-    monkeypatch.setattr(submit, "JobSubmissionClient", Client)
+    monkeypatch.setattr("ray.job_submission.JobSubmissionClient", Client)
     monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
     return Client
 
@@ -461,7 +491,7 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
 
 TESTED_ELSEWHERE = {
     ("train", "--progress"), ("train", "--json"), ("plan", "--json"), ("collect", "--progress"),
-    ("collect", "--json"), ("evaluate", "--actors"), ("evaluate", "--json"), ("ope", "--policy"),
+    ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--json"), ("ope", "--policy"),
     ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
     ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
     ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
@@ -479,6 +509,13 @@ def test_no_flag_is_left_out_here():
         if parameter.opts[0].startswith("--") and parameter.name != "help"
     }
     assert tested == existing
+
+
+def test_help_lists_what_can_be_reproduced_and_measured(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, words in (("reproduce", ("all", "main", "dcs-widths", "reacher")), ("bench", suite.BENCHMARKS)):
+        text = call(name, "--help").out
+        assert not [word for word in words if word not in text]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -513,14 +550,23 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
     [
         (("train", "--gamma", "much"), "Invalid value for '--gamma'"),
         (("train", "--gamma", "2"), "gamma must be a discount in (0, 1], found 2.0"),
-        (("train", "--iterations", "0"), "must be at least 1, found 0"),
+        (("train", "--iterations", "0"), "num_iterations must be an integer, at least 1, found 0"),
+        (("train", "--seed", "-1"), "seed must be an integer, at least 0, found -1"),
+        (("train", "--preset", "dam", "--env", "CartPole-v1"), "leave one of them out"),
+        (("collect", "x.parquet", "--preset", "dam", "--env", "CartPole-v1"), "leave one of them out"),
+        (("train", "--env", "CartPole-v1", "--budget", "9"), "pass both horizon and budget"),
+        (("collect", "x.parquet", "--env", "CartPole-v1"), "pass both horizon and budget"),
+        (("collect", "x.parquet", "--slots", "0"), "num_slots must be an integer, at least 1, found 0"),
         (("train", "--budget", "10"), "10"),
         (("plan", "--horizon", "10", "--budget", "5"), "5"),
         (("plan", "--delta", "1"), "delta"),
         (("plan", "--horizon", "0"), "'--horizon'"),
         (("collect", "x.parquet", "--budget", "0"), "'--budget'"),
         (("compare", "--seeds", "0"), "'--seeds'"),
-        (("collect", "x.parquet", "--env", "No-v0"), "no environment 'No-v0'"),
+        (
+            ("collect", "x.parquet", "--env", "No-v0", "--horizon", "5", "--budget", "50"),
+            "no environment 'No-v0'",
+        ),
     ],
 )
 def test_impossible_values_are_one_clear_line(call, arguments, message):

@@ -255,7 +255,7 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
         algorithm.save_to_path(tmp_path / "checkpoint")
         strategy = ttray.dcs.truncated(40, 240, 0.9)
         tables = [
-            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_envs=8, seed=0, iteration=1)
+            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_slots=8, seed=0, iteration=1)
             for policy in (algorithm.get_module(), tmp_path / "checkpoint")
         ]
         algorithm.train()
@@ -265,7 +265,7 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
 
 
 def test_table_survives_the_object_store_without_a_copy():
-    table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_envs=8)
+    table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_slots=8)
     fetched = ray.get(ray.put(table))
     assert ttray.digest(fetched) == ttray.digest(table)
     assert torch.is_tensor(ttray.core.batch.as_tensors(fetched).obs)

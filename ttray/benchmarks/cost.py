@@ -29,7 +29,7 @@ from ttray.core.threads import torch_threads
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, STYLES, plt
 from ttray.runs.presets import PRESETS
-from ttray.runs.training import ALGORITHMS, Run
+from ttray.runs.run import ALGORITHMS, Run
 
 WINDOW = 3  # iterations whose mean return has to reach a level: one lucky batch does not count
 

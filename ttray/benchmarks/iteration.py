@@ -16,7 +16,7 @@ from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.benchmarks.timing import ratios
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.runs.training import Run
+from ttray.runs.run import Run
 
 PARTS = (
     "planning",

@@ -31,7 +31,7 @@ from ttray.core.surrogate import Sums, Surrogate, bound
 from ttray.core.threads import torch_threads
 from ttray.runs.drawing import plt
 from ttray.runs.presets import PRESETS, Preset
-from ttray.runs.training import Run
+from ttray.runs.run import Run
 
 CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
 _CALLS = 3  # of which the machine disturbs one or two

@@ -8,13 +8,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import ttray
-from ttray.cli.bench import bench
+from ttray.cli.bench import bench, benchmark_names
 from ttray.cli.collect import collect
 from ttray.cli.compare import compare
 from ttray.cli.evaluate import evaluate
+from ttray.cli.listing import listing
 from ttray.cli.ope import ope
 from ttray.cli.plan import plan
-from ttray.cli.reproduce import reproduce
+from ttray.cli.reproduce import figure_names, reproduce
 from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
 from ttray.cli.train import train
@@ -26,8 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_KINDS = {reproduce: listing(figure_names), bench: listing(benchmark_names)}
 for command in (plan, train, evaluate, ope, collect, compare, reproduce, bench):
-    app.command()(command)
+    app.command(cls=_KINDS.get(command))(command)
 # What follows `--` is another command with options of its own.
 app.command(context_settings={"allow_extra_args": True})(submit)
 
@@ -58,5 +60,5 @@ def main() -> NoReturn:
 def run_alone(command: Callable[..., Any]) -> NoReturn:
     """Runs one subcommand as a program of its own, as the scripts in `jobs/` are."""
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    alone.command()(command)
+    alone.command(cls=_KINDS.get(command))(command)
     run(alone)

@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ttray.benchmarks.suite import BENCHMARKS, measure, update_page
-from ttray.cli import options
 from ttray.cli.terminal import one_of, out
+from ttray.runs.directories import runs_directory
+
+
+def benchmark_names() -> list[str]:
+    """What can be measured."""
+    from ttray.benchmarks.suite import BENCHMARKS
+
+    return ["all", *BENCHMARKS]
 
 
 def bench(
-    what: Annotated[
-        str, typer.Argument(callback=one_of(("all", *BENCHMARKS)), help=f"all, {', '.join(BENCHMARKS)}.")
-    ] = "all",
+    what: Annotated[str, typer.Argument(metavar="NAME")] = "all",
     results: Annotated[
         Path | None, typer.Option(help="Where JSON and pictures go.", show_default="runs/bench")
     ] = None,
@@ -33,11 +37,14 @@ def bench(
 
     ttray bench --results docs/performance --page docs/performance.md
     """
-    results = results or options.runs_directory() / "bench"
-    for name, benchmark in BENCHMARKS.items():
+    from ttray.benchmarks import suite
+
+    one_of(benchmark_names())(what)
+    results = results or runs_directory() / "bench"
+    for name, benchmark in suite.BENCHMARKS.items():
         if what in (name, "all"):
             out.print(f"== {name}: {benchmark.meaning}", markup=False)
-            measure(name, results)
+            suite.measure(name, results)
             out.print(f"picture  {results / f'{name}.png'}", markup=False)
             if page is not None:
-                update_page(page, results)
+                suite.update_page(page, results)

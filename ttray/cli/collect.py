@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import ttray
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.core import dcs
-from ttray.core.batch import write_parquet
-from ttray.runs.connection import connect
-from ttray.runs.presets import preset as preset_of
-from ttray.service.progress import Progress
+
+if TYPE_CHECKING:
+    from ttray.service.progress import Progress
 
 
 def collect(
@@ -22,7 +20,7 @@ def collect(
     policy: Annotated[
         Path | None, typer.Option(help="Run or checkpoint directory.", show_default="a fresh network")
     ] = None,
-    preset: options.Preset = "dam",
+    preset: options.Preset = None,
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
     iteration: Annotated[int, typer.Option(help="Which of the seed's batches.")] = 0,
@@ -30,8 +28,8 @@ def collect(
     horizon: options.Horizon = None,
     budget: options.Budget = None,
     strategy: options.Strategy = "truncated",
-    actors: options.Actors = 0,
-    envs_per_actor: Annotated[int, typer.Option(help="Vector slots. Changes no result.")] = 64,
+    env_runners: options.EnvRunners = 0,
+    slots: options.Slots = 64,
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
@@ -41,27 +39,25 @@ def collect(
 
     ttray collect batch.parquet --env CartPole-v1 --horizon 200 --budget 10000
     """
-    settings = preset_of(preset)
-    gamma = settings.gammas[-1] if gamma is None else gamma
-    planned = dcs.plan(
-        strategy, horizon=horizon or settings.horizon, budget=budget or settings.budget, gamma=gamma
-    )
-    if actors:
-        connect(actors)
+    from ttray.core.batch import write_parquet
+    from ttray.runs.tasks import choose_task
+
+    task = choose_task(preset_name=preset, environment=env, horizon=horizon, budget=budget, gamma=gamma)
+    planned = ttray.dcs.plan(strategy, horizon=task.horizon, budget=task.budget, gamma=task.gamma)
     with Tracker("collecting", planned.num_trajectories, progress) as tracker:
 
         def show(now: Progress) -> None:
             tracker.update(now.num_trajectories, str(now))
 
         table = ttray.collect(
-            env or settings.environment,
+            task.environment,
             strategy=planned,
             policy=policy,
-            num_actors=actors,
-            num_envs=envs_per_actor,
+            num_env_runners=env_runners,
+            num_slots=slots,
             seed=seed,
             iteration=iteration,
-            gamma=gamma,
+            gamma=task.gamma,
             on_progress=show,
         )
     output.parent.mkdir(parents=True, exist_ok=True)

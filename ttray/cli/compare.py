@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.paper.comparison import compare as run_comparison
-from ttray.paper.comparison import final_return
 from ttray.runs.connection import connect
+from ttray.runs.directories import runs_directory
+from ttray.runs.presets import DEFAULT_PRESET
 from ttray.runs.presets import preset as preset_of
-from ttray.runs.training import ALGORITHMS, Run
+
+if TYPE_CHECKING:
+    from ttray.runs.run import Run
 
 
 def compare(
-    preset: options.Preset = "dam",
+    preset: options.Preset = None,
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
     seeds: Annotated[int, typer.Option(min=1, help="How many, from --seed on.")] = 3,
@@ -35,9 +37,14 @@ def compare(
 
     ttray compare --preset dam --gamma 0.95 --seeds 5
     """
-    gamma = preset_of(preset).gammas[-1] if gamma is None else gamma
-    directory = directory or options.runs_directory() / f"compare-{preset}-{gamma}"
-    Run(preset=preset, gamma=gamma, num_iterations=iterations).config().validate()
+    from ttray.paper import comparison
+    from ttray.runs.run import ALGORITHMS, Run
+
+    settings = preset_of(preset or DEFAULT_PRESET)
+    gamma = settings.gammas[-1] if gamma is None else gamma
+    directory = directory or runs_directory() / f"compare-{settings.name}-{gamma}"
+    run = Run(settings.name, gamma=gamma, seed=seed, num_iterations=iterations, num_env_runners=env_runners)
+    run.config().validate()  # before the seconds that Ray takes to start
     connect(env_runners)
     results: list[dict[str, Any]] = []
     with Tracker("comparing", len(ALGORITHMS) * seeds, progress) as tracker:
@@ -47,15 +54,15 @@ def compare(
                 "algorithm": run.algorithm,
                 "seed": run.seed,
                 "first": curve[0]["discounted_return"],
-                "final": final_return(curve),
+                "final": comparison.final_return(curve),
                 "first_undiscounted": curve[0]["episode_return_mean"],
-                "final_undiscounted": final_return(curve, "episode_return_mean"),
+                "final_undiscounted": comparison.final_return(curve, "episode_return_mean"),
             }
             results.append(result)
             tracker.update(len(results), f"{run.algorithm} seed {run.seed}: return {result['final']:.3f}")
 
-        run_comparison(
-            preset,
+        comparison.compare(
+            settings.name,
             gamma,
             range(seed, seed + seeds),
             iterations,
@@ -77,4 +84,4 @@ def compare(
         out.print(table)
         out.print(f"data     {files['curves.csv']}\npicture  {files['curves.png']}", markup=False)
 
-    emit({"preset": preset, "gamma": gamma, "runs": results, "files": files}, json, render)
+    emit({"preset": settings.name, "gamma": gamma, "runs": results, "files": files}, json, render)

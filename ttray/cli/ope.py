@@ -8,13 +8,9 @@ from typing import Annotated
 
 import typer
 
+import ttray
 from ttray.cli import options
 from ttray.cli.terminal import ExitCode, emit, err, out
-from ttray.core.batch import BatchInfo, read_parquet
-from ttray.core.distributions import from_description
-from ttray.core.evaluation import Recording, off_policy
-from ttray.core.ragged import as_tensors
-from ttray.runs.checkpoints import distribution_inputs, find_checkpoint
 
 
 def ope(
@@ -34,33 +30,13 @@ def ope(
 
     ttray ope batch.parquet --policy runs/dam-TTPOIS-0.95-0 --max-reward 60
     """
-    checkpoint = find_checkpoint(policy)
-    recordings, discounts = [], set()
-    for path in tables:
-        table = read_parquet(path)
-        info, batch = BatchInfo.from_table(table), as_tensors(table)
-        discounts.add(info.gamma)
-        distribution = from_description(info.distribution)
-        target = distribution_inputs(checkpoint, batch.obs, distribution.num_inputs)
-        compare = distribution.comparison(batch.dist_inputs, batch.action)
-        recordings.append(Recording(batch, info.strategy, compare(target)))
-    if gamma is None:
-        if len(discounts) > 1:
-            raise ValueError(f"the tables have discounts {sorted(map(str, discounts))}; pass --gamma")
-        (gamma,) = discounts
-    if gamma is None:
-        raise ValueError("the tables tell no discount; pass --gamma")
-    recorded = max(float(each.batch.reward.abs().max()) for each in recordings)
-    bound_on_reward = recorded if max_reward is None else max_reward
-    if bound_on_reward < recorded:
-        raise ValueError(f"--max-reward {max_reward} is below the recorded {recorded}; pass at least that")
-    found = off_policy(
-        recordings, gamma=gamma, delta=delta, max_reward=bound_on_reward, importance_weight_clip=clip
+    found = ttray.ope(
+        tables, policy=policy, gamma=gamma, delta=delta, max_reward=max_reward, importance_weight_clip=clip
     )
 
     def render() -> None:
-        batches = "1 batch" if len(recordings) == 1 else f"{len(recordings)} batches"
-        out.print(f"{batches}, {found.num_trajectories:,} trajectories, γ = {gamma}")
+        batches = "1 batch" if len(tables) == 1 else f"{len(tables)} batches"
+        out.print(f"{batches}, {found.num_trajectories:,} trajectories, γ = {found.gamma}")
         out.print(f"return            {found.estimate:.6g} (importance-weighted)")
         out.print(f"lower bound       {found.lower_bound:.6g} (δ = {delta})")
         out.print(f"loose bound       {found.loose_lower_bound:.6g}")
@@ -69,10 +45,9 @@ def ope(
             f"trajectories, largest weight {found.max_weight:.3g}"
         )
         if max_reward is None:
-            out.print(f"rewards up to     {recorded:.4g} (recorded; a guarantee needs --max-reward)")
+            out.print(f"rewards up to     {found.max_reward:.4g} (recorded; a guarantee needs --max-reward)")
 
-    result = asdict(found) | {"gamma": gamma, "delta": delta, "max_reward": bound_on_reward}
-    emit(result, json, render)
+    emit(asdict(found), json, render)
     for problem in found.problems:
         err.print(f"warning: {problem}", markup=False)
     if found.problems:

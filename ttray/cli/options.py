@@ -2,47 +2,72 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
 
 from ttray.cli.terminal import one_of
-from ttray.runs.presets import PRESETS
-from ttray.runs.training import ALGORITHMS
+from ttray.registration import ALGORITHMS
+from ttray.runs.presets import DEFAULT_PRESET, PRESETS
 
 STRATEGIES = ("truncated", "exact", "uniform")
 
+
+def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
 Preset = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME",
         callback=one_of(PRESETS),
+        autocompletion=_completion(PRESETS),
         help=f"Settings of the paper: {', '.join(PRESETS)}.",
+        show_default=DEFAULT_PRESET,
     ),
 ]
 Algorithm = Annotated[
-    str, typer.Option(metavar="NAME", callback=one_of(ALGORITHMS), help=" or ".join(ALGORITHMS) + ".")
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=one_of(ALGORITHMS),
+        autocompletion=_completion(ALGORITHMS),
+        help=" or ".join(ALGORITHMS) + ".",
+    ),
 ]
 Strategy = Annotated[
     str,
     typer.Option(
-        metavar="NAME", callback=one_of(STRATEGIES), help=f"How to spend the budget: {', '.join(STRATEGIES)}."
+        metavar="NAME",
+        callback=one_of(STRATEGIES),
+        autocompletion=_completion(STRATEGIES),
+        help=f"How to spend the budget: {', '.join(STRATEGIES)}.",
     ),
 ]
-Gamma = Annotated[float | None, typer.Option(help="Discount.", show_default="the preset's smallest")]
+Gamma = Annotated[float | None, typer.Option(help="Discount.", show_default="the preset's smallest, or 0.99")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Environment = Annotated[
     str | None,
-    typer.Option("--env", metavar="ID", help="Gymnasium environment.", show_default="the preset's"),
+    typer.Option(
+        "--env",
+        metavar="ID",
+        help="Any gymnasium environment, in place of a preset; needs --horizon and --budget.",
+        show_default=False,
+    ),
 ]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Longest trajectory.", show_default="the preset's")]
 Budget = Annotated[int | None, typer.Option(min=1, help="Steps of a batch.", show_default="the preset's")]
-Delta = Annotated[float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's")]
+Delta = Annotated[
+    float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's, or 0.7")
+]
 Iterations = Annotated[int, typer.Option(help="When to stop.")]
-EnvRunners = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
-Actors = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
+EnvRunners = Annotated[int, typer.Option(help="Remote collectors; 0: none. Changes no result.")]
+Slots = Annotated[int, typer.Option(help="Environments side by side in each collector. Changes no result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 ShowProgress = Annotated[
     bool | None,
@@ -50,8 +75,3 @@ ShowProgress = Annotated[
         "--progress/--no-progress", help="Lines of progress.", show_default="a bar, on a terminal only"
     ),
 ]
-
-
-def runs_directory() -> Path:
-    """Where results go unless a command is told: $TTRAY_RUNS, on clusters a volume, else `runs`."""
-    return Path(os.environ.get("TTRAY_RUNS", "runs"))

@@ -5,22 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
+import ttray
 from ttray.cli import options
 from ttray.cli.terminal import emit, out
-from ttray.core import dcs
-from ttray.paper.figures.dcs import draw_plan
-from ttray.runs.presets import preset as preset_of
-
-_WIDTH, _HEIGHT = 68, 10  # of the terminal's plot, in characters
-_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def plan(
-    preset: options.Preset = "dam",
+    preset: options.Preset = None,
     gamma: options.Gamma = None,
     horizon: options.Horizon = None,
     budget: options.Budget = None,
@@ -39,11 +33,16 @@ def plan(
 
     ttray plan --horizon 100 --budget 5000 --gamma 0.99 --png plan.png
 
-    ttray plan --horizon 360 --gamma 0.95 --accuracy 0.5
+    ttray plan --preset dam --gamma 0.95 --accuracy 0.5
     """
-    settings = preset_of(preset)
-    gamma = settings.gammas[-1] if gamma is None else gamma
-    horizon, budget = horizon or settings.horizon, budget or settings.budget
+    from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
+
+    if preset is None and horizon is not None and budget is not None:  # all of one's own
+        gamma = DEFAULT_GAMMA if gamma is None else gamma
+    else:
+        task = choose_task(preset_name=preset, horizon=horizon, budget=budget, gamma=gamma)
+        horizon, budget, gamma = task.horizon, task.budget, task.gamma
+    dcs = ttray.dcs
     planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
     uniform = dcs.uniform(horizon, budget, drop_remainder=True)
     result: dict[str, Any] = {
@@ -68,12 +67,16 @@ def plan(
             for name in dict.fromkeys((strategy, "uniform"))
         }
     if png is not None:
+        from ttray.paper.figures.dcs import draw_plan
+
         draw_plan(planned, uniform, gamma, png)
         result["picture"] = str(png)
     emit(result, json, lambda: _render(result, planned))
 
 
-def _render(result: dict[str, Any], planned: dcs.DataCollectionStrategy) -> None:
+def _render(result: dict[str, Any], planned: ttray.dcs.DataCollectionStrategy) -> None:
+    from ttray.cli.plan_chart import column_chart, length_classes
+
     out.print(
         f"{result['strategy']} strategy: T = {result['horizon']:,}, Λ = {result['budget']:,}, "
         f"γ = {result['gamma']}"
@@ -81,13 +84,13 @@ def _render(result: dict[str, Any], planned: dcs.DataCollectionStrategy) -> None
     table = Table("lengths", "trajectories", "steps", "share of steps", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for low, high, number, steps in _length_classes(planned):
+    for low, high, number, steps in length_classes(planned):
         lengths = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         table.add_row(lengths, f"{number:,}", f"{steps:,}", f"{steps / planned.budget:.1%}")
     table.add_row("all", f"{planned.num_trajectories:,}", f"{planned.budget:,}", "100.0%")
     out.print(table)
     out.print("\nsamples per step (n_t), t from left to right")
-    for line in _plot(planned.samples_per_step):
+    for line in column_chart(planned.samples_per_step):
         out.print(line, markup=False)
     gain = 1.0 - result["width_ratio"]
     out.print(
@@ -100,35 +103,3 @@ def _render(result: dict[str, Any], planned: dcs.DataCollectionStrategy) -> None
             out.print(f"  {name:10} {steps:>15,} steps")
     if "picture" in result:
         out.print(f"picture  {result['picture']}", markup=False)
-
-
-def _length_classes(planned: dcs.DataCollectionStrategy) -> list[tuple[int, int, int, int]]:
-    """Lengths in classes that double, as (shortest, longest, trajectories, steps); the full length apart."""
-    numbers = planned.trajectories_per_length
-    classes = []
-    low = 1
-    while low < planned.horizon:
-        high = min(2 * low - 1, planned.horizon - 1)
-        classes.append((low, high))
-        low = high + 1
-    classes.append((planned.horizon, planned.horizon))
-    described = []
-    for low, high in classes:
-        lengths = np.arange(low, high + 1)
-        chosen = numbers[low - 1 : high]
-        if number := int(chosen.sum()):
-            present = lengths[chosen > 0]
-            described.append((int(present[0]), int(present[-1]), number, int((lengths * chosen).sum())))
-    return described
-
-
-def _plot(samples: Any) -> list[str]:
-    """A column chart in characters of an eighth of their height."""
-    steps = np.linspace(0, len(samples) - 1, min(_WIDTH, len(samples))).round().astype(int)
-    heights = samples[steps] / samples[0] * _HEIGHT * 8
-    lines = []
-    for row in reversed(range(_HEIGHT)):
-        label = f"{round(samples[0] * (row + 1) / _HEIGHT):>9,} " if row in (_HEIGHT - 1, 0) else " " * 10
-        cells = np.clip(np.ceil(heights - 8 * row), 0, 8).astype(int)
-        lines.append(label + "".join(_EIGHTHS[cell] for cell in cells))
-    return [*lines, f"{'':10}0{len(samples) - 1:>{len(steps) - 1},}"]

@@ -9,16 +9,19 @@ import typer
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.paper.figures import evaluation
-from ttray.paper.reproduction import GROUPS, choose, figures
-from ttray.paper.reproduction import reproduce as run_reproduction
 from ttray.runs.connection import connect
+from ttray.runs.directories import runs_directory
 
-_NAMES = ["all", *GROUPS, *figures()]
+
+def figure_names() -> list[str]:
+    """What can be reproduced."""
+    from ttray.paper.reproduction import GROUPS, figures
+
+    return ["all", *GROUPS, *figures()]
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(metavar="FIGURE...", help=f"Which: {', '.join(_NAMES)}.")],
+    names: Annotated[list[str], typer.Argument(metavar="FIGURE...")],
     runs: Annotated[
         int | None, typer.Option(help="Runs per curve or point.", show_default="the paper's number")
     ] = None,
@@ -51,9 +54,14 @@ def reproduce(
 
     ttray reproduce all --results docs/results
     """
-    known = figures(num_runs=runs, num_iterations=iterations, horizons=horizon or evaluation.HORIZONS)
-    chosen = choose(names, known)
-    directory = directory or options.runs_directory() / "reproduce"
+    from ttray.paper import reproduction
+    from ttray.paper.figures import evaluation
+
+    known = reproduction.figures(
+        num_runs=runs, num_iterations=iterations, horizons=horizon or evaluation.HORIZONS
+    )
+    chosen = reproduction.choose(names, known)
+    directory = directory or runs_directory() / "reproduce"
     results = results or directory / "results"
     command = " ".join(["ttray reproduce", *names])
     command += "".join(
@@ -64,7 +72,7 @@ def reproduce(
         connect(0, num_cpus=cpus)
     total = len({trial.name for figure in chosen for trial in figure.trials})
     with Tracker("trials", total, progress) as tracker:
-        run_reproduction(
+        reproduction.reproduce(
             chosen, directory, results, command, lambda name, done, _: tracker.update(done, name)
         )
     pictures = [str(results / f"{figure.name}.png") for figure in chosen]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from ray.exceptions import RayError
-from ray.job_submission import JobStatus, JobSubmissionClient
 
 from ttray.cli import options
 from ttray.cli.terminal import ExitCode, emit, err, out
@@ -47,6 +44,11 @@ def submit(
 
     ttray submit --working-dir . -- reproduce main
     """
+    import asyncio
+
+    from ray.exceptions import RayError
+    from ray.job_submission import JobStatus, JobSubmissionClient
+
     command = list(context.args)
     if not command:
         raise ValueError(

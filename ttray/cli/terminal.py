@@ -1,4 +1,8 @@
-"""How commands speak: results on standard output, progress and complaints on standard error, exit codes."""
+"""How commands speak: results on standard output, progress and complaints on standard error, exit codes.
+
+Modules of the command import at their top only what is quick: `ttray --help` and completions wait for all of
+them. What takes seconds (Ray, torch, SciPy, Matplotlib) is imported by the command that needs it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,19 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import ray.exceptions
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
 
-from ttray.paper.trials import TrialsInterrupted
 from ttray.runs.connection import quieten
-from ttray.runs.training import Stopped
+from ttray.runs.stopping import Stopped
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(soft_wrap=True, highlight=False, stderr=True)
@@ -42,15 +45,28 @@ def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
         _leave(
             f"{stop}; run the same command again to go on from {stop.checkpoint}", 128 + stop.signal_number
         )
-    except TrialsInterrupted as stop:
-        _leave(f"{stop}; run the same command again to go on", 130)
     except KeyboardInterrupt:
         _leave("interrupted", 130)
     except ValueError as problem:
         _leave(f"error: {problem}", ExitCode.WRONG_INPUT)
-    except (RuntimeError, OSError, ray.exceptions.RayError) as problem:
+    except (RuntimeError, OSError) as problem:
         _leave(f"error: {problem}", ExitCode.FAILED)
+    except Exception as problem:
+        _leave_for_ray(problem)
+        raise
     raise AssertionError("a typer application ends with SystemExit")
+
+
+def _leave_for_ray(problem: Exception) -> None:
+    """Leaves if the problem is one of Ray's, or of trials on it."""
+    from ray.exceptions import RayError  # here, because most commands neither fail nor need Ray
+
+    from ttray.paper.trials import TrialsInterrupted
+
+    if isinstance(problem, TrialsInterrupted):
+        _leave(f"{problem}; run the same command again to go on", 130)
+    if isinstance(problem, RayError):
+        _leave(f"error: {problem}", ExitCode.FAILED)
 
 
 def _leave(message: str, code: int) -> NoReturn:
@@ -58,7 +74,7 @@ def _leave(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def one_of(choices: Mapping[str, Any] | tuple[str, ...]) -> Callable[[str | None], str | None]:
+def one_of(choices: Collection[str]) -> Callable[[str | None], str | None]:
     """A check for an option that takes one of several words."""
 
     def check(value: str | None) -> str | None:
@@ -101,14 +117,7 @@ class Tracker:
         self._bar: Progress | None = None
         self._first: tuple[float, float] | None = None
         if visible is not False and err.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=12),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(compact=True),
-                TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
-                console=err,
-            )
+            self._bar = _bar()
             self._task = self._bar.add_task(label, total=total, news="")
 
     def __enter__(self) -> Tracker:
@@ -145,3 +154,17 @@ class Tracker:
         if done <= first or done >= self._total:
             return ""
         return f"  {timedelta(seconds=round((now - started) / (done - first) * (self._total - done)))} left"
+
+
+def _bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        console=err,
+    )

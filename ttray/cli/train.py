@@ -9,15 +9,13 @@ from typing import Annotated
 
 import typer
 
+import ttray
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.runs.connection import connect
-from ttray.runs.training import Run
-from ttray.runs.training import train as run_training
 
 
 def train(
-    preset: options.Preset = "dam",
+    preset: options.Preset = None,
     algorithm: options.Algorithm = "TTPOIS",
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
@@ -30,7 +28,9 @@ def train(
     delta: options.Delta = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where to write.", show_default="runs/PRESET-ALGORITHM-GAMMA-SEED"),
+        typer.Option(
+            help="Where to write.", show_default="runs/PRESET-ALGORITHM-GAMMA-SEED, or ENV in place of PRESET"
+        ),
     ] = None,
     progress: options.ShowProgress = None,
     json: options.Json = False,
@@ -43,24 +43,8 @@ def train(
 
     ttray train --env CartPole-v1 --horizon 200 --budget 8000
     """
-    run = Run(
-        preset=preset,
-        algorithm=algorithm,
-        gamma=gamma,
-        seed=seed,
-        num_iterations=iterations,
-        num_env_runners=env_runners,
-        checkpoint_every=checkpoint_every,
-        environment=env,
-        horizon=horizon,
-        budget=budget,
-        delta=delta,
-    )
-    directory = directory or options.runs_directory() / run.name
-    run.config().validate()  # before the seconds that Ray takes to start
-    connect(run.num_env_runners)
     started = time.monotonic()
-    with Tracker("training", run.num_iterations, progress) as tracker:
+    with Tracker("training", iterations, progress) as tracker:
 
         def show(row: dict[str, float]) -> None:
             tracker.update(
@@ -70,16 +54,31 @@ def train(
                 f"(undiscounted {row['episode_return_mean']:10.2f})  {time.monotonic() - started:5.0f} s",
             )
 
-        rows = run_training(run, directory, show)
-    first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
-    files = {name: str(directory / name) for name in ("metrics.csv", "curve.png", "checkpoint")}
+        trained = ttray.train(
+            preset=preset,
+            environment=env,
+            algorithm=algorithm,
+            gamma=gamma,
+            seed=seed,
+            num_iterations=iterations,
+            num_env_runners=env_runners,
+            checkpoint_every=checkpoint_every,
+            horizon=horizon,
+            budget=budget,
+            delta=delta,
+            directory=directory,
+            on_iteration=show,
+        )
+    run, rows = trained.run, trained.rows
+    files = {path.name: str(path) for path in (trained.metrics, trained.picture, trained.checkpoint)}
 
     def render() -> None:
+        first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
         out.print(f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}")
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
-        out.print(f"metrics     {files['metrics.csv']}", markup=False)
-        out.print(f"picture     {files['curve.png']}", markup=False)
-        out.print(f"checkpoint  {files['checkpoint']}", markup=False)
+        out.print(f"metrics     {trained.metrics}", markup=False)
+        out.print(f"picture     {trained.picture}", markup=False)
+        out.print(f"checkpoint  {trained.checkpoint}", markup=False)
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
 
     emit({"run": asdict(run), "iterations": rows, "files": files}, json, render)

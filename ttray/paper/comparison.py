@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ttray.runs.curves import draw_curves, write_csv
-from ttray.runs.training import ALGORITHMS, Run, train
+from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.training import train_run
 
 LAST = 5  # iterations that a final return is the mean of: single batches are noisy
 
@@ -51,7 +52,7 @@ def compare(
                 num_iterations=num_iterations,
                 num_env_runners=num_env_runners,
             )
-            curve = train(run, directory / f"{algorithm}-{seed}")
+            curve = train_run(run, directory / f"{algorithm}-{seed}")
             if on_run:
                 on_run(run, curve)
             rows += [{"algorithm": algorithm, "seed": seed} | row for row in curve]

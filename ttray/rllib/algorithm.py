@@ -17,7 +17,6 @@ from ray.rllib.utils.metrics import (
     LEARNER_RESULTS,
     TIMERS,
 )
-from ray.tune.registry import register_trainable
 
 from ttray.core import dcs
 from ttray.core.batch import Batch, BatchInfo
@@ -201,12 +200,6 @@ class POIS(TTPOIS):
     def get_default_config(cls) -> POISConfig:
         """A config to fill in."""
         return POISConfig()
-
-
-def register() -> None:
-    """Makes both algorithms known to Tune and RLlib by name."""
-    for algorithm in (TTPOIS, POIS):
-        register_trainable(algorithm.__name__, algorithm)
 
 
 def _counters(stats: CollectionStats) -> dict[str, Any]:

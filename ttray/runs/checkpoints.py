@@ -1,4 +1,4 @@
-"""What a checkpoint on disk tells: where it is, how it was trained, and what its policy answers."""
+"""What a checkpoint on disk tells: how it was trained, and what its policy answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,6 @@ from torch import Tensor
 
 from ttray.rllib.policies import load_module
 from ttray.rollout.environment import EnvSource
-from ttray.runs.training import newest_checkpoint
-
-
-def find_checkpoint(path: Path) -> Path:
-    """The checkpoint of a run's directory, or the path itself if it is a checkpoint."""
-    if not path.is_dir():
-        raise ValueError(f"{path} is no directory; pass that of a run or of a checkpoint")
-    return newest_checkpoint(path) or path
 
 
 @dataclass(frozen=True)

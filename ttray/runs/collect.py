@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import ray
 
 from ttray.core.batch import BatchInfo
+from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
+from ttray.runs.connection import connect
+from ttray.runs.directories import find_checkpoint
 from ttray.service.dispatcher import Dispatcher, LocalDispatcher
 from ttray.service.progress import OnProgress, TerminalProgress
 from ttray.service.settings import DispatchSettings
@@ -22,8 +26,8 @@ def collect(
     *,
     strategy: DataCollectionStrategy,
     policy: PolicySource = None,
-    num_actors: int = 0,
-    num_envs: int = 64,
+    num_env_runners: int = 0,
+    num_slots: int = 64,
     seed: int = 0,
     iteration: int = 0,
     gamma: float | None = None,
@@ -36,13 +40,12 @@ def collect(
     Args:
         environment: A gymnasium id, an `Env` class, or a function that returns an `Env`.
         strategy: How many trajectories of each length.
-        policy: An RLModule, the path of a checkpoint, a function from observations to distribution
-            inputs, or None for a freshly initialised network.
-        num_actors: Rollout actors on Ray (an embedded one is started if none is connected); 0 collects
-            in this process.
-        num_envs: Vector slots of each actor.
+        policy: An RLModule, the path of a run or of a checkpoint, a function from observations to
+            distribution inputs, or None for a freshly initialised network.
+        num_env_runners: Remote collectors, on the Ray around, or an embedded one; 0 collects in this process.
+        num_slots: Vector slots of each env runner.
         seed: Of the run. The same seed, iteration and policy give the same table for any number of
-            actors and slots.
+            env runners and slots.
         iteration: Of the run.
         gamma: Discount to write into the table; the strategy's unless given.
         env_config: Keyword arguments of the environment.
@@ -52,13 +55,13 @@ def collect(
     Returns:
         The table in canonical order (see `ttray.core.batch`).
     """
+    check_count("num_env_runners", num_env_runners, minimum=0)
+    check_count("num_slots", num_slots)
     maker = EnvironmentMaker.of(environment, env_config)
     facts = maker.facts()
     facts.check_horizon(strategy.horizon)
-    if num_actors < 0 or num_envs < 1:
-        raise ValueError(
-            f"num_actors must be at least 0 and num_envs at least 1, found {num_actors} and {num_envs}"
-        )
+    if isinstance(policy, str | Path):
+        policy = find_checkpoint(policy)
     work = Work(
         info=BatchInfo(
             environment=facts.name,
@@ -69,13 +72,14 @@ def collect(
             distribution=facts.distribution.describe(),
         ),
         policy=policy_from(policy, facts, seed=seed),
-        num_slots=num_envs,
+        num_slots=num_slots,
     )
     settings, on_progress = settings or DispatchSettings(), on_progress or TerminalProgress()
-    if num_actors == 0:
+    if num_env_runners == 0:
         batch, _ = LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
         return batch.table
-    actors = start_workers(maker, num_actors)
+    connect(num_env_runners)
+    actors = start_workers(maker, num_env_runners)
     try:
         batch, _ = Dispatcher(actors, settings).collect(work, on_progress)
         return batch.table

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import os
 
-import ray
-
 
 def connect(num_env_runners: int, *, num_cpus: int | None = None) -> None:
-    """Joins the cluster that the job runs on, or starts one of this machine with room for the actors.
+    """Joins the cluster that the job runs on, or starts one of this machine with room for the env runners.
 
     Args:
-        num_env_runners: Actors that there must be room for.
+        num_env_runners: That there must be room for.
         num_cpus: Of an embedded cluster; this machine's unless given.
     """
+    import ray  # not above: every command needs `quieten`, few need Ray
+
     if ray.is_initialized():
         return
     if "RAY_ADDRESS" in os.environ:

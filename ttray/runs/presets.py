@@ -24,7 +24,6 @@ class Preset:
         num_offline_iterations: Offline iterations per batch.
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
-        activation: Activation of the hidden layers.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Preset:
     num_offline_iterations: int
     importance_weight_clip: float | None = None
     min_max_reward: float | None = None
-    activation: str = "tanh"
 
 
 _ALL = (
@@ -152,6 +150,7 @@ _ALL = (
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
+DEFAULT_PRESET = "dam"
 
 
 def preset(name: str) -> Preset:

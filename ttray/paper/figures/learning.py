@@ -21,7 +21,8 @@ from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
 from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
 from ttray.runs.presets import PRESETS
-from ttray.runs.training import ALGORITHMS, Run, train
+from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.training import train_run
 
 ITERATIONS = {
     "ttray/CorridorSparse-v0": 40,
@@ -74,7 +75,7 @@ def trial_name(run: Run) -> str:
 
 def _learn(run: Run, directory: Path) -> list[Row]:
     identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": run.algorithm, "seed": run.seed}
-    return [identity | {key: row[key] for key in RESULTS} for row in train(run, directory)]
+    return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
 
 
 def draw_main(rows: Sequence[dict[str, Any]], path: Path) -> None:

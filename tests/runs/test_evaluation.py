@@ -1,0 +1,100 @@
+"""The commands' work as Python calls, on a real run directory: train, collect, evaluate, ope."""
+
+import pytest
+
+import ttray
+from ttray.core import dcs
+from ttray.core.batch import write_parquet
+from ttray.core.streams import FIRST_EVALUATION_ITERATION
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+PLAN = dcs.truncated(10, 120, 0.9)
+
+
+@pytest.fixture(scope="module")
+def trained(local_ray, tmp_path_factory):
+    rows = []
+    result = ttray.train(
+        environment="ttray/SupplyChain-v0",
+        gamma=0.9,
+        horizon=10,
+        budget=60,
+        num_iterations=2,
+        num_env_runners=0,
+        directory=tmp_path_factory.mktemp("trained"),
+        on_iteration=rows.append,
+    )
+    assert result.rows == rows
+    return result
+
+
+def test_training_tells_where_its_files_are(trained):
+    assert [row["iteration"] for row in trained.rows] == [1, 2]
+    for path in (trained.checkpoint, trained.metrics, trained.picture):
+        assert path.exists()
+        assert path.parent == trained.directory
+    assert trained.run.name == "ttray-SupplyChain-v0-TTPOIS-0.9-0"
+
+
+def test_training_again_goes_on_and_another_run_is_refused(trained):
+    settings = {"gamma": 0.9, "horizon": 10, "budget": 60, "num_env_runners": 0}
+    again = ttray.train(
+        environment="ttray/SupplyChain-v0", num_iterations=2, directory=trained.directory, **settings
+    )
+    assert [row["discounted_return"] for row in again.rows] == [
+        row["discounted_return"] for row in trained.rows
+    ]
+    with pytest.raises(ValueError, match="holds a run with preset=None, not 'supply-chain'"):
+        ttray.train(preset="supply-chain", directory=trained.directory, **settings)
+
+
+def test_a_run_directory_and_its_checkpoint_are_the_same_policy(trained):
+    tables = [
+        ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=policy)
+        for policy in (trained.directory, str(trained.directory), trained.checkpoint)
+    ]
+    assert len({ttray.digest(table) for table in tables}) == 1
+    fresh = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN)
+    assert ttray.digest(fresh) != ttray.digest(tables[0])
+    with pytest.raises(ValueError, match="nowhere is no directory; pass that of a run or of a checkpoint"):
+        ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy="nowhere")
+
+
+def test_an_evaluation_is_of_the_run_and_of_fresh_data(trained):
+    found = ttray.evaluate(trained.directory, budget=120, seed=3)
+    assert (found.environment, found.gamma, found.horizon) == ("ttray/SupplyChain-v0", 0.9, 10)
+    assert (found.num_env_steps, found.num_trajectories) == (120, PLAN.num_trajectories)
+    assert found.low <= found.estimate <= found.high
+    table = ttray.collect(
+        "ttray/SupplyChain-v0",
+        strategy=PLAN,
+        policy=trained.checkpoint,
+        seed=3,
+        iteration=FIRST_EVALUATION_ITERATION,
+    )
+    by_hand = ttray.ope([table], policy=trained.directory)  # its own data: all weights are 1
+    assert by_hand.estimate == pytest.approx(found.estimate, rel=1e-4)
+    assert ttray.evaluate(trained.directory, budget=120, seed=3, num_env_runners=1) == found
+
+
+def test_ope_takes_tables_and_files_alike(trained, tmp_path):
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=trained.directory)
+    write_parquet(table, tmp_path / "batch.parquet")
+    found = ttray.ope([table], policy=trained.directory, max_reward=1000.0)
+    assert ttray.ope([tmp_path / "batch.parquet"], policy=trained.checkpoint, max_reward=1000.0) == found
+    assert (found.gamma, found.delta, found.max_reward) == (0.9, 0.05, 1000.0)
+
+
+def test_ope_refuses_what_it_cannot_use(trained):
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN)
+    other = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, gamma=0.5)
+    with pytest.raises(ValueError, match="found no tables; pass at least one"):
+        ttray.ope([], policy=trained.directory)
+    with pytest.raises(ValueError, match="found one Table; put it into a list"):
+        ttray.ope(table, policy=trained.directory)
+    with pytest.raises(ValueError, match=r"the tables have the discounts \['0.5', '0.9'\]; pass gamma"):
+        ttray.ope([table, other], policy=trained.directory)
+    without = ttray.collect("ttray/SupplyChain-v0", strategy=dcs.uniform(10, 60))
+    with pytest.raises(ValueError, match=r"discounts \['None'\]; pass gamma"):
+        ttray.ope([without], policy=trained.directory)

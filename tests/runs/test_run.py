@@ -1,0 +1,71 @@
+"""What a run is made of: a preset, or an environment of one's own; never a mixture by accident."""
+
+import pytest
+
+import ttray
+from ttray import registration
+from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
+
+
+def own(**settings):
+    return Run(environment="CartPole-v1", horizon=200, budget=8000, **settings)
+
+
+def test_what_is_registered_can_be_trained():
+    assert tuple(ALGORITHMS) == registration.ALGORITHMS
+
+
+def test_without_preset_and_environment_it_is_the_dam():
+    run = Run()
+    assert (run.preset, run.environment, run.name) == ("dam", "ttray/Dam-v0", "dam-TTPOIS-0.95-0")
+    assert Run("dam-4320", gamma=0.9, seed=3, algorithm="POIS").name == "dam-4320-POIS-0.9-3"
+
+
+def test_an_environment_of_ones_own_has_the_defaults_of_the_configuration():
+    config, defaults = own().config(), ttray.TTPOISConfig()
+    assert defaults.gamma == DEFAULT_GAMMA
+    names = ("gamma", "delta", "num_offline_iterations", "importance_weight_clip", "min_max_reward")
+    assert [getattr(config, name) for name in names] == [getattr(defaults, name) for name in names]
+    assert tuple(config.hidden_sizes) == tuple(defaults.hidden_sizes)
+    assert (config.env, config.horizon, config.budget) == ("CartPole-v1", 200, 8000)
+
+
+def test_a_run_is_named_by_its_environment_where_there_is_no_preset():
+    assert own().name == "CartPole-v1-TTPOIS-0.99-0"
+    namespaced = Run(environment="ttray/Dam-v0", horizon=9, budget=90, gamma=1.0)
+    assert namespaced.name == "ttray-Dam-v0-TTPOIS-1.0-0"  # one directory, not two
+
+
+def test_a_preset_and_an_environment_exclude_each_other():
+    for make in (Run, lambda name, environment: choose_task(preset_name=name, environment=environment)):
+        with pytest.raises(ValueError, match=r"preset 'dam' .* found 'CartPole-v1' .* leave one of them out"):
+            make("dam", environment="CartPole-v1")
+
+
+@pytest.mark.parametrize("given", [{}, {"horizon": 10}, {"budget": 10}], ids=str)
+def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
+    with pytest.raises(ValueError, match="'CartPole-v1' has no preset, so pass both horizon and budget"):
+        Run(environment="CartPole-v1", **given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "dma"}, "no preset 'dma'; choose one of"),
+        ({"algorithm": "PPO"}, r"unknown algorithm 'PPO'; choose one of \['POIS', 'TTPOIS'\]"),
+        ({"num_iterations": 0}, "num_iterations must be an integer, at least 1, found 0"),
+        ({"num_iterations": 1.5}, "num_iterations must be an integer, at least 1, found 1.5"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be an integer, at least 1, found 0"),
+        ({"num_env_runners": -1}, "num_env_runners must be an integer, at least 0, found -1"),
+        ({"seed": -1}, "seed must be an integer, at least 0, found -1"),
+        ({"horizon": 0}, "horizon must be an integer, at least 1, found 0"),
+        ({"budget": "9"}, "budget must be an integer, at least 1, found '9'"),
+        ({"gamma": 2}, r"gamma must be a discount in \(0, 1\], found 2"),
+        ({"delta": 1.0}, r"delta must be a probability in \(0, 1\), found 1.0"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_value_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Run(**settings)

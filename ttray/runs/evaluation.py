@@ -1,0 +1,176 @@
+"""`ttray.evaluate` and `ttray.ope`: what a policy is worth, from a fresh batch or from recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from ttray.core import dcs
+from ttray.core.batch import BatchInfo, read_parquet
+from ttray.core.distributions import from_description
+from ttray.core.evaluation import OffPolicyEstimate, OnPolicyEstimate, Recording, off_policy, on_policy
+from ttray.core.ragged import as_tensors
+from ttray.core.streams import FIRST_EVALUATION_ITERATION
+from ttray.runs.checkpoints import distribution_inputs, training_of
+from ttray.runs.collect import collect
+from ttray.runs.directories import find_checkpoint
+from ttray.service.progress import OnProgress
+
+
+@dataclass(frozen=True)
+class Evaluation(OnPolicyEstimate):
+    """The return of a policy, and the fresh batch that tells it.
+
+    Attributes:
+        environment: In which it was collected.
+        gamma: Discount.
+        delta: Probability that an interval misses.
+        horizon: Longest trajectory.
+        num_env_steps: Collected.
+        num_trajectories: Collected.
+    """
+
+    environment: str
+    gamma: float
+    delta: float
+    horizon: int
+    num_env_steps: int
+    num_trajectories: int
+
+
+def evaluate(
+    policy: str | Path,
+    *,
+    gamma: float | None = None,
+    seed: int = 0,
+    horizon: int | None = None,
+    budget: int | None = None,
+    strategy: str = "truncated",
+    delta: float = 0.05,
+    reward_range: float | None = None,
+    num_env_runners: int = 0,
+    on_progress: OnProgress | None = None,
+) -> Evaluation:
+    """Evaluates a trained policy on a fresh batch: its return, with intervals.
+
+    Args:
+        policy: Directory of a run, or of a checkpoint of TTPOIS or POIS.
+        gamma: Discount; as trained unless given.
+        seed: Of the batch. No seed gives a batch that was trained on.
+        horizon: Longest trajectory; as trained unless given.
+        budget: Environment steps; as trained unless given.
+        strategy: "truncated", "exact" or "uniform".
+        delta: Probability that an interval misses.
+        reward_range: Largest minus smallest possible reward; as recorded unless given.
+        num_env_runners: Remote collectors, on the Ray around, or an embedded one; 0 collects in this process.
+        on_progress: Told how far it is; a line on the terminal unless given.
+    """
+    checkpoint = find_checkpoint(policy)
+    trained = training_of(checkpoint)
+    gamma = trained.gamma if gamma is None else gamma
+    planned = dcs.plan(
+        strategy,
+        horizon=trained.horizon if horizon is None else horizon,
+        budget=trained.budget if budget is None else budget,
+        gamma=gamma,
+    )
+    table = collect(
+        trained.environment,
+        strategy=planned,
+        policy=checkpoint,
+        num_env_runners=num_env_runners,
+        seed=seed,
+        iteration=FIRST_EVALUATION_ITERATION,
+        gamma=gamma,
+        env_config=trained.env_config,
+        on_progress=on_progress,
+    )
+    found = on_policy(as_tensors(table), planned, gamma=gamma, delta=delta, reward_range=reward_range)
+    return Evaluation(
+        **asdict(found),
+        environment=str(trained.environment),
+        gamma=gamma,
+        delta=delta,
+        horizon=planned.horizon,
+        num_env_steps=table.num_rows,
+        num_trajectories=planned.num_trajectories,
+    )
+
+
+@dataclass(frozen=True)
+class OffPolicyEvaluation(OffPolicyEstimate):
+    """What recorded batches tell of a policy, and what was assumed.
+
+    Attributes:
+        gamma: Discount.
+        delta: Probability that the return is below the bound.
+        max_reward: Largest absolute reward that the bounds allow for.
+    """
+
+    gamma: float
+    delta: float
+    max_reward: float
+
+
+def ope(
+    tables: Sequence[pa.Table | str | Path],
+    *,
+    policy: str | Path,
+    gamma: float | None = None,
+    delta: float = 0.05,
+    max_reward: float | None = None,
+    importance_weight_clip: float | None = None,
+) -> OffPolicyEvaluation:
+    """Evaluates a policy on recorded batches of another one, without running it.
+
+    Args:
+        tables: What `ttray.collect` gave, or paths of Parquet files with that.
+        policy: Directory of a run or of a checkpoint: the policy to evaluate.
+        gamma: Discount; that of the tables unless given.
+        delta: Probability that the return is below the bound.
+        max_reward: Largest absolute reward there can be; the largest recorded one unless given, with which
+            the bounds are no guarantee.
+        importance_weight_clip: Largest weight of a trajectory; biases the estimate.
+
+    Returns:
+        The estimate; its `problems` tell when it is worthless.
+    """
+    checkpoint = find_checkpoint(policy)
+    if isinstance(tables, pa.Table | str | Path):
+        raise ValueError(f"tables must be a list, found one {type(tables).__name__}; put it into a list")
+    if not tables:
+        raise ValueError("found no tables; pass at least one")
+    recordings, discounts = [], set()
+    for each in tables:
+        table = each if isinstance(each, pa.Table) else read_parquet(each)
+        info, batch = BatchInfo.from_table(table), as_tensors(table)
+        discounts.add(info.gamma)
+        distribution = from_description(info.distribution)
+        target = distribution_inputs(checkpoint, batch.obs, distribution.num_inputs)
+        compare = distribution.comparison(batch.dist_inputs, batch.action)
+        recordings.append(Recording(batch, info.strategy, compare(target)))
+    gamma = _common(discounts) if gamma is None else gamma
+    recorded = max(float(each.batch.reward.abs().max()) for each in recordings)
+    bound_on_reward = recorded if max_reward is None else max_reward
+    if bound_on_reward < recorded:
+        raise ValueError(f"max_reward {max_reward} is below the recorded {recorded}; pass at least that")
+    found = off_policy(
+        recordings,
+        gamma=gamma,
+        delta=delta,
+        max_reward=bound_on_reward,
+        importance_weight_clip=importance_weight_clip,
+    )
+    return OffPolicyEvaluation(**asdict(found), gamma=gamma, delta=delta, max_reward=bound_on_reward)
+
+
+def _common(discounts: set[float | None]) -> float:
+    """The one discount of all tables."""
+    if len(discounts) == 1:
+        (gamma,) = discounts
+        if gamma is not None:
+            return gamma
+    raise ValueError(f"the tables have the discounts {sorted(map(str, discounts))}; pass gamma (--gamma)")

@@ -1,0 +1,114 @@
+"""What to train, as a value: every setting that holds, and the RLlib configuration made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ttray.core.checks import check_count, check_delta
+from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.runs.tasks import choose_task
+
+ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to train.
+
+    Attributes:
+        preset: Name of a preset, whose settings hold where nothing else is said; the dam's if neither this
+            nor an environment is named, None with an environment of one's own.
+        algorithm: "TTPOIS" or "POIS".
+        gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
+        seed: Of everything random.
+        num_iterations: When to stop.
+        num_env_runners: Remote collectors; 0 collects in the driver. Changes no result.
+        checkpoint_every: Iterations between checkpoints.
+        environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
+            budget are needed, and the defaults of `TTPOISConfig` hold for all else.
+        horizon: Longest trajectory in place of the preset's.
+        budget: Environment steps per iteration in place of the preset's.
+        delta: Confidence of the bound in place of the preset's.
+        hidden_sizes: Widths of the network's hidden layers.
+        num_offline_iterations: Offline iterations per batch.
+        importance_weight_clip: Largest importance weight; None where not applied.
+        min_max_reward: Smallest value for the largest absolute reward; None where not applied.
+    """
+
+    preset: str | None = None
+    algorithm: str = "TTPOIS"
+    gamma: float | None = None
+    seed: int = 0
+    num_iterations: int = 60
+    num_env_runners: int = 2
+    checkpoint_every: int = 10
+    environment: str | None = None
+    horizon: int | None = None
+    budget: int | None = None
+    delta: float | None = None
+    hidden_sizes: tuple[int, ...] = field(init=False)
+    num_offline_iterations: int = field(init=False)
+    importance_weight_clip: float | None = field(init=False)
+    min_max_reward: float | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
+        for name, minimum in (
+            ("seed", 0),
+            ("num_iterations", 1),
+            ("num_env_runners", 0),
+            ("checkpoint_every", 1),
+        ):
+            check_count(name, getattr(self, name), minimum)
+        task = choose_task(
+            preset_name=self.preset,
+            environment=self.environment,
+            horizon=self.horizon,
+            budget=self.budget,
+            gamma=self.gamma,
+        )
+        settings = task.preset or ALGORITHMS[self.algorithm]()
+        complete = {
+            "preset": task.preset and task.preset.name,
+            "gamma": task.gamma,
+            "environment": task.environment,
+            "horizon": task.horizon,
+            "budget": task.budget,
+            "delta": check_delta(settings.delta if self.delta is None else self.delta),
+            "hidden_sizes": tuple(settings.hidden_sizes),
+            "num_offline_iterations": settings.num_offline_iterations,
+            "importance_weight_clip": settings.importance_weight_clip,
+            "min_max_reward": settings.min_max_reward,
+        }
+        for name, value in complete.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def subject(self) -> str:
+        """What is learned, in a word: the preset, or the environment where there is none."""
+        return self.preset or str(self.environment)
+
+    @property
+    def name(self) -> str:
+        """Tells runs apart, if they differ in nothing but subject, algorithm, discount and seed."""
+        return f"{self.subject.replace('/', '-')}-{self.algorithm}-{self.gamma}-{self.seed}"
+
+    def config(self) -> TTPOISConfig:
+        """The RLlib configuration of this run."""
+        return (
+            ALGORITHMS[self.algorithm]()
+            .environment(self.environment)
+            .env_runners(num_env_runners=self.num_env_runners)
+            .training(
+                horizon=self.horizon,
+                budget=self.budget,
+                gamma=self.gamma,
+                delta=self.delta,
+                num_offline_iterations=self.num_offline_iterations,
+                importance_weight_clip=self.importance_weight_clip,
+                min_max_reward=self.min_max_reward,
+                hidden_sizes=self.hidden_sizes,
+            )
+            .debugging(seed=self.seed, log_level="ERROR")
+        )
