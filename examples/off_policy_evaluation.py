@@ -13,14 +13,10 @@ holds for whatever the rewards may be, with probability 0.95. This starts no Ray
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 import ttray
-from ttray.core.batch import BatchInfo
-from ttray.core.distributions import from_description
-from ttray.core.evaluation import OffPolicyEstimate, Recording, off_policy, on_policy
+from ttray.core.evaluation import on_policy
 from ttray.core.ragged import as_tensors
 from ttray.envs.evaluation import MEAN_REWARDS, expected_return
 
@@ -46,23 +42,13 @@ class Constant:
         return np.tile(np.log(self.probabilities).astype(np.float32), (len(obs), 1))
 
 
-def judged_by(table: pa.Table, policy: Constant) -> OffPolicyEstimate:
-    """What a recorded table tells of a policy that did not record it."""
-    info, batch = BatchInfo.from_table(table), as_tensors(table)
-    distribution = from_description(info.distribution)
-    target = torch.from_numpy(policy(batch.obs.numpy()))
-    comparison = distribution.comparison(batch.dist_inputs, batch.action)(target)
-    recording = Recording(batch, info.strategy, comparison)
-    return off_policy([recording], gamma=GAMMA, delta=DELTA, max_reward=MAX_REWARD)
-
-
 def main() -> None:
     """Records, judges, and compares with the truth."""
     recorded, in_question = Constant(0.5, 0.5), Constant(0.55, 0.45)
     strategy = ttray.dcs.truncated(horizon=HORIZON, budget=40_000, gamma=GAMMA)
 
     table = ttray.collect(ENVIRONMENT, strategy=strategy, policy=recorded, env_config=ENV_CONFIG, seed=0)
-    found = judged_by(table, in_question)
+    found = ttray.ope([table], policy=in_question, delta=DELTA, max_reward=MAX_REWARD)
     print(f"recorded: {table.num_rows:,} steps of another policy, {found.num_trajectories:,} trajectories")
     print(f"worth {found.effective_sample_size:,.0f} trajectories of the policy in question", *found.problems)
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from ray.rllib.core import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
+from torch import Tensor
 
 from ttray.rollout.environment import EnvironmentFacts
 from ttray.rollout.policies import Policy, fresh_policy
@@ -75,3 +76,36 @@ def load_module(path: str | Path) -> RLModule:
         f"{path} holds no checkpoint of an algorithm or RLModule; pass a directory that "
         "algorithm.save_to_path() or module.save_to_path() wrote"
     )
+
+
+def distribution_inputs(source: PolicySource, obs: Tensor, num_inputs: int) -> Tensor:
+    """What a policy answers to recorded observations, `[rows, num_inputs]`.
+
+    Args:
+        source: An RLModule, the path of a checkpoint, or a function from observations to distribution inputs.
+        obs: `[rows, obs_size]`.
+        num_inputs: That the recorded actions need.
+    """
+    module = load_module(source) if isinstance(source, str | Path) else source
+    try:
+        if isinstance(module, RLModule):
+            with torch.inference_mode():
+                inputs = module.forward_inference({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS].clone()
+        elif callable(module):
+            inputs = torch.from_numpy(module(obs.numpy()))
+        else:
+            raise ValueError(
+                "policy must be an RLModule, the path of a run or of a checkpoint, or a function, found "
+                f"{type(source).__name__}"
+            )
+    except RuntimeError as problem:
+        raise ValueError(
+            f"{source} does not understand observations of {obs.shape[1]} numbers ({problem}); "
+            "pass a policy of the same environment"
+        ) from problem
+    if inputs.shape[1] != num_inputs:
+        raise ValueError(
+            f"{source} answers {inputs.shape[1]} numbers where the tables' actions need {num_inputs}; "
+            "pass a policy of the same environment"
+        )
+    return inputs

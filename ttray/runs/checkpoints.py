@@ -1,4 +1,4 @@
-"""What a checkpoint on disk tells: how it was trained, and what its policy answers."""
+"""What a checkpoint on disk tells of its training."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from ray.rllib.core import Columns
-from torch import Tensor
-
-from ttray.rllib.policies import load_module
 from ttray.rollout.environment import EnvSource
 
 
@@ -52,22 +47,3 @@ def training_of(checkpoint: Path) -> Training:
         f"{checkpoint} holds no checkpoint of TTPOIS or POIS; pass the directory of a run, or what "
         "algorithm.save_to_path() wrote"
     )
-
-
-def distribution_inputs(checkpoint: Path, obs: Tensor, num_inputs: int) -> Tensor:
-    """What the policy of a checkpoint answers to recorded observations, `[rows, num_inputs]`."""
-    module = load_module(checkpoint)
-    try:
-        with torch.inference_mode():
-            inputs = module.forward_inference({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
-    except RuntimeError as problem:
-        raise ValueError(
-            f"{checkpoint} does not understand observations of {obs.shape[1]} numbers ({problem}); "
-            "pass a policy of the same environment"
-        ) from problem
-    if inputs.shape[1] != num_inputs:
-        raise ValueError(
-            f"{checkpoint} answers {inputs.shape[1]} numbers where the tables' actions need {num_inputs}; "
-            "pass a policy of the same environment"
-        )
-    return inputs.clone()

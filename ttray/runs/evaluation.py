@@ -14,7 +14,8 @@ from ttray.core.distributions import from_description
 from ttray.core.evaluation import OffPolicyEstimate, OnPolicyEstimate, Recording, off_policy, on_policy
 from ttray.core.ragged import as_tensors
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
-from ttray.runs.checkpoints import distribution_inputs, training_of
+from ttray.rllib.policies import PolicySource, distribution_inputs
+from ttray.runs.checkpoints import training_of
 from ttray.runs.collect import collect
 from ttray.runs.directories import find_checkpoint
 from ttray.service.progress import OnProgress
@@ -118,7 +119,7 @@ class OffPolicyEvaluation(OffPolicyEstimate):
 def ope(
     tables: Sequence[pa.Table | str | Path],
     *,
-    policy: str | Path,
+    policy: PolicySource,
     gamma: float | None = None,
     delta: float = 0.05,
     max_reward: float | None = None,
@@ -128,7 +129,8 @@ def ope(
 
     Args:
         tables: What `ttray.collect` gave, or paths of Parquet files with that.
-        policy: Directory of a run or of a checkpoint: the policy to evaluate.
+        policy: The one to evaluate: an RLModule, the path of a run or of a checkpoint, or a function from
+            observations to distribution inputs.
         gamma: Discount; that of the tables unless given.
         delta: Probability that the return is below the bound.
         max_reward: Largest absolute reward there can be; the largest recorded one unless given, with which
@@ -138,7 +140,8 @@ def ope(
     Returns:
         The estimate; its `problems` tell when it is worthless.
     """
-    checkpoint = find_checkpoint(policy)
+    if isinstance(policy, str | Path):
+        policy = find_checkpoint(policy)
     if isinstance(tables, pa.Table | str | Path):
         raise ValueError(f"tables must be a list, found one {type(tables).__name__}; put it into a list")
     if not tables:
@@ -149,7 +152,7 @@ def ope(
         info, batch = BatchInfo.from_table(table), as_tensors(table)
         discounts.add(info.gamma)
         distribution = from_description(info.distribution)
-        target = distribution_inputs(checkpoint, batch.obs, distribution.num_inputs)
+        target = distribution_inputs(policy, batch.obs, distribution.num_inputs)
         compare = distribution.comparison(batch.dist_inputs, batch.action)
         recordings.append(Recording(batch, info.strategy, compare(target)))
     gamma = _common(discounts) if gamma is None else gamma
