@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
 
+from ttray.registration import when_imported
 from ttray.runs.connection import quieten
 from ttray.runs.stopping import Stopped
 
@@ -38,7 +40,7 @@ class ExitCode(IntEnum):
 
 def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
     """Runs a command line; what goes wrong becomes a message and an exit code."""
-    quieten()
+    _quieten_ray()
     try:
         app(arguments)
     except Stopped as stop:
@@ -67,6 +69,11 @@ def _leave_for_ray(problem: Exception) -> None:
         _leave(f"{problem}; run the same command again to go on", 130)
     if isinstance(problem, RayError):
         _leave(f"error: {problem}", ExitCode.FAILED)
+
+
+@cache
+def _quieten_ray() -> None:
+    when_imported("ray", lambda _: quieten())  # not before: Ray's import sets its own levels
 
 
 def _leave(message: str, code: int) -> NoReturn:
