@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train test lint types format docs bench clean
+.PHONY: help train quick test lint types format docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -20,7 +20,11 @@ $(READY): pyproject.toml
 train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
 	$(BIN)/python jobs/train.py $(ARGS)
 
-test: $(READY) ## Run the tests
+# Ray cannot be imported in it: whatever needs Ray belongs into `make test`.
+quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
+	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
+
+test: $(READY) ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style and formatting

@@ -1,8 +1,29 @@
+import sys
+
 import pytest
 import torch
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--without-ray",
+        action="store_true",
+        help="as on a machine without Ray: whatever imports it fails, and so does the run",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--without-ray"):
+        assert "ray" not in sys.modules, "Ray was imported before any test"
+        sys.modules["ray"] = None
+
+
+def pytest_runtest_teardown(item):
+    if item.config.getoption("--without-ray"):
+        assert sys.modules["ray"] is None, "this test, or what it calls, lifted the block and imported Ray"
 
 
 @pytest.fixture(scope="session")

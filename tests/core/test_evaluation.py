@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import ttray
 from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
 from tests.support.make_batches import KINDS
@@ -20,10 +19,13 @@ from ttray.core.batch import BatchInfo, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Categorical, Comparison
 from ttray.core.evaluation import Recording, _variance_shares, off_policy, on_policy
-from ttray.core.quotas import trajectory_lengths
+from ttray.core.quotas import Quota, trajectory_lengths
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Surrogate, bound
 from ttray.envs.evaluation import expected_return
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.quota import collect_quota
+from ttray.rollout.slots import SlotPool
 
 
 def ragged(strategy, rewards, ends=None):
@@ -384,17 +386,20 @@ def even_choice(obs):
     return np.zeros((len(obs), 2), dtype=np.float32)
 
 
+@functools.cache
+def slots_of(horizon):
+    """The environments of all recordings: every trajectory resets its own."""
+    return SlotPool(EnvironmentMaker.of("ttray/Evaluation-v0", {"horizon": horizon}))
+
+
 def recorded(path, probabilities, *, horizon, budget, gamma, strategy="truncated", seed=0):
     """Collects with `even_choice`, writes, reads, and compares with fixed probabilities."""
     planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
-    table = ttray.collect(
-        "ttray/Evaluation-v0",
-        strategy=planned,
-        policy=even_choice,
-        env_config={"horizon": horizon},
-        gamma=gamma,
-        seed=seed,
-    )
+    pool = slots_of(horizon)
+    distribution = Categorical(2).describe()
+    info = BatchInfo("ttray/Evaluation-v0", seed, 0, planned, gamma, distribution)
+    everything = Quota(0, 0, planned.num_trajectories)
+    table, _ = collect_quota(pool.take, even_choice, info, everything, num_slots=64)
     write_parquet(table, path)
     table = read_parquet(path)
     batch, info = as_tensors(table), BatchInfo.from_table(table)

@@ -11,8 +11,9 @@ from tests.support.make_batches import info_for, table_for
 from ttray.core import dcs
 from ttray.core.distributions import Categorical
 from ttray.core.quotas import trajectory_lengths
-from ttray.core.ragged import as_tensors
+from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Surrogate
+from ttray.core.validation import validate
 
 GAMMA, HORIZON = 0.9, 6
 POLICY = Categorical(2)
@@ -44,9 +45,12 @@ def true_return(logits):
     return total
 
 
-def simulate(strategy, rng):
-    """One batch of the MDP under the behaviour policy, as a table."""
-    lengths = trajectory_lengths(strategy)
+def simulate(strategy, num_batches, rng):
+    """Batches of the MDP under the behaviour policy, one after the other, as if they were one.
+
+    Every estimator is a sum over trajectories, so thousands of batches take one pass.
+    """
+    lengths = np.tile(trajectory_lengths(strategy), num_batches)
     state = np.zeros(len(lengths), dtype=np.int64)
     states = np.empty((len(lengths), HORIZON), dtype=np.int64)
     actions = np.empty_like(states)
@@ -55,27 +59,38 @@ def simulate(strategy, rng):
         actions[:, t] = rng.random(len(lengths)) < probabilities(BEHAVIOUR)[state, 1]
         state = (rng.random(len(lengths)) < TO_STATE_1[state, actions[:, t]]).astype(np.int64)
     kept = np.arange(HORIZON) < lengths[:, None]
-    trajectory, t = np.nonzero(kept)
-    inputs = BEHAVIOUR[states[kept]].astype(np.float32)
-    return table_for(
-        info_for(strategy, POLICY),
-        trajectory=trajectory,
-        length=lengths[trajectory].astype(np.int32),
-        t=t.astype(np.int32),
-        obs=states[kept][:, None].astype(np.float32),
-        action=actions[kept],
-        reward=REWARD[states[kept], actions[kept]],
-        log_prob=np.zeros(len(t), dtype=np.float32),
-        dist_inputs=inputs,
-        terminated=np.zeros(len(t), dtype=bool),
+    states, actions = states[kept], actions[kept]
+    return RaggedBatch(
+        offsets=torch.from_numpy(np.concatenate(([0], np.cumsum(lengths)))),
+        length=torch.from_numpy(lengths.astype(np.int64)),
+        t=torch.from_numpy(np.nonzero(kept)[1].astype(np.int32)),
+        obs=torch.from_numpy(states[:, None].astype(np.float32)),
+        action=torch.from_numpy(actions),
+        reward=torch.from_numpy(REWARD[states, actions]),
+        log_prob=torch.zeros(len(states)),
+        dist_inputs=torch.from_numpy(BEHAVIOUR[states].astype(np.float32)),
     )
 
 
-def batches_of(strategy, count, seed=0):
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        ragged = as_tensors(simulate(strategy, rng))
-        yield ragged, Surrogate(ragged, strategy, gamma=GAMMA)
+def compared(ragged):
+    """The target policy beside the behaviour policy, row by row."""
+    states = ragged.obs[:, 0].long()
+    compare = POLICY.comparison(torch.tensor(BEHAVIOUR)[states], ragged.action)
+    return compare(torch.tensor(TARGET)[states])
+
+
+def on_policy_estimates(ragged, strategy):
+    """`[batches]`, the estimate of each batch."""
+    surrogate = Surrogate(ragged, strategy, gamma=GAMMA)
+    return surrogate.returns.reshape(-1, strategy.num_trajectories).sum(1).numpy()
+
+
+def off_policy_estimates(ragged, strategy):
+    """`[batches]`, the estimate of each batch."""
+    surrogate = Surrogate(ragged, strategy, gamma=GAMMA)
+    comparison = compared(ragged)
+    weighted = torch.exp(surrogate.log_weights(comparison)) * surrogate.returns
+    return weighted.reshape(-1, strategy.num_trajectories).sum(1).numpy()
 
 
 def assert_mean_is(samples, expected):
@@ -85,53 +100,71 @@ def assert_mean_is(samples, expected):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
+def test_estimates_of_many_batches_are_those_of_each_batch_as_a_table(name):
+    """Guards the tests below, which take thousands of batches for one."""
+    strategy, num_batches = STRATEGIES[name], 5
+    ragged = simulate(strategy, num_batches, np.random.default_rng(4))
+    on_policy, off_policy = on_policy_estimates(ragged, strategy), off_policy_estimates(ragged, strategy)
+    lengths = trajectory_lengths(strategy)
+    for number in range(num_batches):
+        rows = slice(number * strategy.budget, (number + 1) * strategy.budget)
+        trajectory = np.repeat(np.arange(len(lengths)), lengths)
+        table = table_for(
+            info_for(strategy, POLICY),
+            trajectory=trajectory,
+            length=lengths[trajectory].astype(np.int32),
+            t=ragged.t[rows].numpy(),
+            obs=ragged.obs[rows].numpy(),
+            action=ragged.action[rows].numpy(),
+            reward=ragged.reward[rows].numpy(),
+            log_prob=ragged.log_prob[rows].numpy(),
+            dist_inputs=ragged.dist_inputs[rows].numpy(),
+            terminated=np.zeros(strategy.budget, dtype=bool),
+        )
+        validate(table, strategy)
+        alone = as_tensors(table)
+        surrogate = Surrogate(alone, strategy, gamma=GAMMA)
+        assert surrogate.on_policy().item() == pytest.approx(on_policy[number], rel=1e-12)
+        assert surrogate.sums(compared(alone)).estimate.item() == pytest.approx(off_policy[number], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_on_policy_estimator_is_unbiased(name):
-    samples = [s.on_policy().item() for _, s in batches_of(STRATEGIES[name], 3000)]
-    assert_mean_is(samples, true_return(BEHAVIOUR))
+    strategy = STRATEGIES[name]
+    ragged = simulate(strategy, 3000, np.random.default_rng(0))
+    assert_mean_is(on_policy_estimates(ragged, strategy), true_return(BEHAVIOUR))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_off_policy_estimator_is_unbiased(name):
-    samples = []
-    for ragged, surrogate in batches_of(STRATEGIES[name], 3000, seed=1):
-        states = ragged.obs[:, 0].long()
-        compare = POLICY.comparison(torch.tensor(BEHAVIOUR)[states], ragged.action)
-        samples.append(surrogate.sums(compare(torch.tensor(TARGET)[states])).estimate.item())
-    assert_mean_is(samples, true_return(TARGET))
+    strategy = STRATEGIES[name]
+    ragged = simulate(strategy, 3000, np.random.default_rng(1))
+    assert_mean_is(off_policy_estimates(ragged, strategy), true_return(TARGET))
 
 
 def test_naive_mean_return_of_truncated_trajectories_is_biased():
-    samples = []
-    for ragged, _ in batches_of(STRATEGIES["truncated"], 3000):
-        discounted = GAMMA ** ragged.t.double() * ragged.reward
-        samples.append(discounted.sum().item() / len(ragged.length))
+    strategy = STRATEGIES["truncated"]
+    ragged = simulate(strategy, 3000, np.random.default_rng(0))
+    discounted = (GAMMA ** ragged.t.double() * ragged.reward).reshape(-1, strategy.budget)
     with pytest.raises(AssertionError):
-        assert_mean_is(samples, true_return(BEHAVIOUR))
+        assert_mean_is(discounted.sum(1).numpy() / strategy.num_trajectories, true_return(BEHAVIOUR))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_hoeffding_interval_covers_the_return(name):
     strategy, delta = STRATEGIES[name], 0.1
     width = dcs.hoeffding_width(strategy, gamma=GAMMA, delta=delta, reward_range=1.0)
-    truth = true_return(BEHAVIOUR)
-    covered = [abs(s.on_policy().item() - truth) <= width for _, s in batches_of(strategy, 2000, seed=2)]
-    assert np.mean(covered) >= 1.0 - delta
+    ragged = simulate(strategy, 2000, np.random.default_rng(2))
+    covered = np.abs(on_policy_estimates(ragged, strategy) - true_return(BEHAVIOUR)) <= width
+    assert covered.mean() >= 1.0 - delta
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_variance_of_a_reward_at_the_last_step_is_that_of_the_paper(name):
     """Reward ±1 at T−1 only, each with probability ½: variance γ^{2(T−1)} / n_{T−1}."""
-    strategy = STRATEGIES[name]
-    lengths = torch.tensor(trajectory_lengths(strategy))
-    rng = np.random.default_rng(3)
-    full = int((lengths == HORIZON).sum())
-    last_rows = torch.cumsum(lengths, 0)[:full] - 1
-    ragged, _ = next(batches_of(strategy, 1))
-    samples = []
-    for _ in range(4000):
-        reward = torch.zeros(len(ragged.t), dtype=torch.float64)
-        reward[last_rows] = torch.tensor(rng.choice([-1.0, 1.0], size=full))
-        rewarded = dataclasses.replace(ragged, reward=reward)
-        samples.append(Surrogate(rewarded, strategy, gamma=GAMMA).on_policy().item())
+    strategy, rng = STRATEGIES[name], np.random.default_rng(3)
+    ragged = simulate(strategy, 4000, rng)
+    coins = torch.from_numpy(rng.choice([-1.0, 1.0], size=len(ragged.t)))
+    at_the_end = dataclasses.replace(ragged, reward=torch.where(ragged.t == HORIZON - 1, coins, 0.0))
     expected = GAMMA ** (2 * (HORIZON - 1)) / strategy.samples_per_step[-1]
-    assert np.var(samples) == pytest.approx(expected, rel=0.15)
+    assert np.var(on_policy_estimates(at_the_end, strategy)) == pytest.approx(expected, rel=0.15)

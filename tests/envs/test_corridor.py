@@ -37,19 +37,22 @@ def test_the_goal_is_reached_with_the_probability_of_the_walk() -> None:
 @pytest.mark.parametrize("action", [RIGHT, LEFT])
 @pytest.mark.parametrize("p", [0.9, 0.6])
 def test_moves_have_the_direction_and_the_spread_of_the_formula(action: int, p: float) -> None:
-    slots = 50_000
-    env = batch("ttray/CorridorDense-v0", slots, success_probability=p)
-    env.reset(seed=0)
-    observations, rewards, *_ = env.step(np.full(slots, action))
-    moves = observations[:, 0].astype(np.float64)
+    slots, steps = 500, 100
+    # No end of the corridor is within reach, so every difference of positions is a whole move.
+    env = batch("ttray/CorridorDense-v0", slots, success_probability=p, x_max=200.0)
+    before, _ = env.reset(seed=0)
+    taken = [env.step(np.full(slots, action)) for _ in range(steps)]
+    positions = np.array([before, *(observation for observation, *_ in taken)])[:, :, 0]
+    rewards = np.array([reward for _, reward, *_ in taken]).reshape(-1)
+    moves = np.diff(positions.astype(np.float64), axis=0).reshape(-1)
     intended = 1.0 if action == RIGHT else -1.0
     succeeded = np.sign(moves) == intended
-    assert succeeded.mean() == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / slots))
+    assert succeeded.mean() == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / len(moves)))
     deviations = moves - np.sign(moves)
-    assert deviations.mean() == pytest.approx(0.0, abs=4 * 0.1 / np.sqrt(slots))
+    assert deviations.mean() == pytest.approx(0.0, abs=4 * 0.1 / np.sqrt(len(moves)))
     assert deviations.std() == pytest.approx(0.1, rel=0.02)
     # Success says nothing about the deviation: the two are independent.
-    assert np.corrcoef(succeeded, deviations)[0, 1] == pytest.approx(0.0, abs=4 / np.sqrt(slots))
+    assert np.corrcoef(succeeded, deviations)[0, 1] == pytest.approx(0.0, abs=4 / np.sqrt(len(moves)))
     np.testing.assert_array_equal(rewards, 0.2 * np.sign(moves))
 
 

@@ -2,13 +2,12 @@
 
 import os
 import signal
-import threading
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import ray
-import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import get_trainable_cls
@@ -16,6 +15,8 @@ from ray.tune.registry import get_trainable_cls
 import ttray
 from tests.support.modules import OwnModule
 from tests.support.small import small_config, trained, weights_of
+from ttray.core.ragged import as_tensors
+from ttray.service.worker import Outcome
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -25,18 +26,28 @@ def undisturbed():
     return trained(small_config())
 
 
-def runner_weights(algorithm):
-    """The weights inside each runner's own RLModule."""
-    states = algorithm.env_runner_group.foreach_env_runner(
-        lambda runner: runner.get_state(components="rl_module")["rl_module"]
-    )
-    return [np.concatenate([np.asarray(v).reshape(-1) for v in state.values()]) for state in states]
+@pytest.fixture(scope="module")
+def started_runners(tmp_path_factory):
+    """An algorithm with two env runners, whose processes take seconds to start, and its first checkpoint."""
+    algorithm = small_config(num_env_runners=2, quotas_per_env_runner=3).build_algo()
+    path = tmp_path_factory.mktemp("two-runners") / "start"
+    algorithm.save_to_path(path)
+    yield algorithm, path
+    algorithm.stop()
 
 
-def assert_runners_agree(algorithm):
-    expected = weights_of(algorithm)
-    for found in runner_weights(algorithm):
-        assert np.array_equal(found, expected)
+@pytest.fixture
+def two_runners(started_runners):
+    """That algorithm as it was before its first iteration."""
+    algorithm, path = started_runners
+    algorithm.restore_from_path(path)
+    return algorithm
+
+
+def train_on(algorithm, iterations):
+    for _ in range(iterations):
+        algorithm.train()
+    return weights_of(algorithm), ttray.digest(algorithm.last_batch)
 
 
 def test_same_seed_gives_identical_weights(undisturbed):
@@ -51,9 +62,14 @@ def test_another_seed_gives_other_weights(undisturbed):
     assert digest != undisturbed[1]
 
 
-@pytest.mark.parametrize("num_env_runners", [1, 2])
-def test_number_of_env_runners_changes_no_bit(num_env_runners, undisturbed):
-    weights, digest = trained(small_config(num_env_runners=num_env_runners, quotas_per_env_runner=3))
+def test_one_env_runner_changes_no_bit(undisturbed):
+    weights, digest = trained(small_config(num_env_runners=1, quotas_per_env_runner=3))
+    assert np.array_equal(weights, undisturbed[0])
+    assert digest == undisturbed[1]
+
+
+def test_two_env_runners_change_no_bit(two_runners, undisturbed):
+    weights, digest = train_on(two_runners, 3)
     assert np.array_equal(weights, undisturbed[0])
     assert digest == undisturbed[1]
 
@@ -63,21 +79,6 @@ def test_number_of_slots_and_a_remote_learner_change_no_bit(undisturbed):
     weights, digest = trained(config)
     assert np.array_equal(weights, undisturbed[0])
     assert digest == undisturbed[1]
-
-
-def test_a_killed_runner_changes_no_bit(undisturbed):
-    algorithm = small_config(num_env_runners=2, quotas_per_env_runner=3).build_algo()
-    try:
-        algorithm.train()
-        pids = algorithm.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
-        killer = threading.Timer(0.0, os.kill, (pids[0], signal.SIGKILL))
-        killer.start()
-        for _ in range(2):
-            algorithm.train()
-        assert np.array_equal(weights_of(algorithm), undisturbed[0])
-        assert ttray.digest(algorithm.last_batch) == undisturbed[1]
-    finally:
-        algorithm.stop()
 
 
 def test_result_has_the_published_metrics():
@@ -145,29 +146,37 @@ def test_a_run_without_a_seed_continues_as_the_same_run(tmp_path):
     restored.stop()
 
 
-def test_restoring_never_leaves_a_runner_with_other_weights(tmp_path):
-    algorithm = small_config(num_env_runners=2).build_algo()
+def test_restoring_never_leaves_a_quota_with_other_weights(tmp_path, two_runners):
+    two_runners.train()
+    two_runners.save_to_path(tmp_path / "older")
+    older = weights_of(two_runners)
+    two_runners.train()
+    expected = ttray.digest(two_runners.last_batch)
+    for _ in range(5):
+        two_runners.restore_from_path(tmp_path / "older")
+        assert np.array_equal(weights_of(two_runners), older)
+        two_runners.train()
+        assert ttray.digest(two_runners.last_batch) == expected
+    fresh = small_config(num_env_runners=2, seed=5).build_algo()
     try:
-        assert_runners_agree(algorithm)
-        algorithm.train()
-        algorithm.save_to_path(tmp_path / "older")
-        older = weights_of(algorithm)
-        for _ in range(10):
-            algorithm.train()
-            assert_runners_agree(algorithm)
-            algorithm.restore_from_path(tmp_path / "older")
-            assert np.array_equal(weights_of(algorithm), older)
-            assert_runners_agree(algorithm)
+        assert not np.array_equal(weights_of(fresh), older)
+        fresh.restore_from_path(tmp_path / "older")
+        assert np.array_equal(weights_of(fresh), older)
+        fresh.train()
+        assert ttray.digest(fresh.last_batch) == expected
     finally:
-        algorithm.stop()
-    for _ in range(2):
-        fresh = small_config(num_env_runners=2, seed=5).build_algo()
-        try:
-            fresh.restore_from_path(tmp_path / "older")
-            assert np.array_equal(weights_of(fresh), older)
-            assert_runners_agree(fresh)
-        finally:
-            fresh.stop()
+        fresh.stop()
+
+
+# The last of those that share the two runners: it kills one.
+def test_a_killed_runner_changes_no_bit(two_runners, undisturbed):
+    two_runners.train()
+    pids = two_runners.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+    assert len(set(pids)) == 2
+    os.kill(pids[0], signal.SIGKILL)
+    weights, digest = train_on(two_runners, 2)
+    assert np.array_equal(weights, undisturbed[0])
+    assert digest == undisturbed[1]
 
 
 def test_evaluation_is_of_exactly_so_many_trajectories_with_an_interval():
@@ -228,10 +237,14 @@ def test_the_other_action_spaces_train(environment):
         algorithm.stop()
 
 
-def test_a_users_own_module_trains_the_same_with_any_number_of_runners():
+def test_a_users_own_module_trains_the_same_here_and_on_a_runner():
     spec = RLModuleSpec(module_class=OwnModule)
     results = [
-        trained(small_config(num_env_runners=n).rl_module(rl_module_spec=spec), iterations=2) for n in (0, 2)
+        trained(
+            small_config(num_env_runners=number, quotas_per_env_runner=3).rl_module(rl_module_spec=spec),
+            iterations=2,
+        )
+        for number in (0, 1)
     ]
     assert np.array_equal(results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
@@ -264,8 +277,36 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
     assert ttray.digest(tables[0]) == ttray.digest(tables[1]) == ttray.digest(algorithm.last_batch)
 
 
-def test_table_survives_the_object_store_without_a_copy():
+def addresses_of(table):
+    """The memory of every column, as ranges of addresses."""
+    buffers = [b for column in table.columns for chunk in column.chunks for b in chunk.buffers() if b]
+    return [(buffer.address, buffer.address + buffer.size) for buffer in buffers if buffer.size]
+
+
+def object_store():
+    """The memory that this process shares with Ray's object store, as ranges of addresses."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    ranges = [line.split()[0].split("-") for line in maps if "/plasma" in line]
+    return [(int(start, 16), int(stop, 16)) for start, stop in ranges]
+
+
+def assert_within(inner, outer):
+    for start, stop in inner:
+        assert any(low <= start and stop <= high for low, high in outer), f"{start:x} to {stop:x}"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what is mapped")
+@pytest.mark.parametrize("how", ["table", "outcome"])
+def test_table_survives_the_object_store_without_a_copy(how):
     table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_slots=8)
-    fetched = ray.get(ray.put(table))
+    # A batch goes to a remote learner as it is; what an env runner collected comes as an outcome.
+    sent = table if how == "table" else Outcome(table, None, None, "here")
+    got = ray.get(ray.put(sent))
+    fetched = got if how == "table" else got.table
     assert ttray.digest(fetched) == ttray.digest(table)
-    assert torch.is_tensor(ttray.core.batch.as_tensors(fetched).obs)
+    assert_within(addresses_of(fetched), object_store())
+    with pytest.raises(AssertionError):
+        assert_within(addresses_of(table), object_store())
+    batch = as_tensors(fetched)
+    for tensor in (batch.t, batch.obs, batch.action, batch.reward, batch.log_prob, batch.dist_inputs):
+        assert_within([(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)], addresses_of(fetched))

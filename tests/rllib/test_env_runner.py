@@ -7,9 +7,11 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.tune.registry import register_env
 
+from tests.support import environments
 from tests.support.environments import ProbeEnv
-from tests.support.service import checked_digest
+from tests.support.service import Works, checked_digest
 from ttray.rllib.env_runner import QuotaEnvRunner, dispatcher_of, maker_from_config
+from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.dispatcher import Dispatcher, LocalDispatcher
 from ttray.service.settings import DispatchSettings
 
@@ -28,14 +30,15 @@ def config_of(environment, num_env_runners=0, **env_config):
 
 
 @pytest.mark.parametrize("num_env_runners", [0, 2])
-def test_a_group_of_env_runners_collects_the_same_bits(service, num_env_runners):
-    work = service.work("CartPole-v1")
+def test_a_group_of_env_runners_collects_the_same_bits(local_ray, num_env_runners):
+    works = Works({"CartPole-v1": EnvironmentMaker.of("CartPole-v1")})
+    work = works.work("CartPole-v1")
     group = EnvRunnerGroup(config=config_of("CartPole-v1", num_env_runners))
     try:
         dispatcher = dispatcher_of(group, DispatchSettings())
         assert isinstance(dispatcher, Dispatcher if num_env_runners else LocalDispatcher)
         table, stats = dispatcher.collect(work)
-        assert checked_digest(table, work) == service.undisturbed(work)
+        assert checked_digest(table, work) == works.undisturbed(work)
         assert stats.num_quotas_redispatched == 0
     finally:
         group.stop()
@@ -68,7 +71,8 @@ def test_a_config_without_an_environment_is_refused():
         maker_from_config(PPOConfig())
 
 
-def test_a_maker_from_a_registered_name_travels_to_an_actor(service):
+def test_a_maker_from_a_registered_name_travels_to_an_actor(local_ray):
+    ray.cloudpickle.register_pickle_by_value(environments)  # the actor need not find the tests on its path
     register_env("ttray-tests-remote", lambda config: ProbeEnv(**config))
     maker = maker_from_config(config_of("ttray-tests-remote", action="shifted"))
 

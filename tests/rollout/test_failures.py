@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-import ttray
 from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, probe, roll, strategy_of
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import RolloutError
@@ -87,16 +86,3 @@ def test_a_fault_after_the_planned_end_is_none():
     maker = probe(fault="truncate", bad_seed=env_seed(BAD_TRAJECTORY), bad_step=129)
     tables, _ = roll(maker, mixed_strategy())
     assert tables[0].num_rows == mixed_strategy().budget
-
-
-def test_a_time_limit_below_the_horizon_is_refused_before_anything_runs():
-    with pytest.raises(ValueError, match=r"CartPole-v1 truncates itself after 500 steps.*horizon of 501"):
-        ttray.collect("CartPole-v1", strategy=ttray.dcs.uniform(501, 501))
-    table = ttray.collect("CartPole-v1", strategy=ttray.dcs.uniform(500, 500))
-    assert table.num_rows <= 500
-
-
-@pytest.mark.parametrize("how", [{"num_env_runners": -1}, {"num_slots": 0}], ids=str)
-def test_impossible_numbers_are_refused(how):
-    with pytest.raises(ValueError, match=next(iter(how))):
-        ttray.collect("ttray/Dam-v0", strategy=strategy_of(1), **how)

@@ -9,20 +9,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
 from ray.rllib.core.rl_module.rl_module import RLModule
 
-from ttray.runs.curves import draw_curves, read_csv
+from ttray.cli.app import app
+from ttray.cli.terminal import run
+from ttray.runs import curves
+from ttray.runs.curves import read_csv
 from ttray.runs.directories import newest_checkpoint
+from ttray.runs.drawing import save
 
 ROOT = Path(__file__).parents[2]
 
 
-def command(directory, iterations=6):
+def arguments(directory):
     return [
-        sys.executable, str(ROOT / "jobs" / "train.py"), "--preset", "supply-chain-2400", "--seed", "3",
-        "--iterations", str(iterations), "--env-runners", "0", "--checkpoint-every", "2",
-        "--directory", str(directory), "--progress",
+        "--preset", "supply-chain-2400", "--seed", "3", "--iterations", "6", "--env-runners", "0",
+        "--checkpoint-every", "2", "--directory", str(directory), "--progress",
     ]  # fmt: skip
+
+
+def command(directory):
+    return [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)]
+
+
+def train_here(*more):
+    """Runs `ttray train` in this process, on the Ray of the tests; gives its exit code."""
+    with pytest.raises(SystemExit) as left:
+        run(app, ["train", *more])
+    return left.value.code
 
 
 def final_weights(directory):
@@ -57,9 +72,15 @@ def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undistur
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, number):
+def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, local_ray, number):
     directory = tmp_path / "run"
-    process = subprocess.Popen(command(directory), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command(directory),
+        # On the Ray of the tests: starting another one takes long.
+        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     for line in process.stderr:
         if line.lstrip().startswith("3/6"):
             os.kill(process.pid, number)
@@ -72,19 +93,17 @@ def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, numb
     assert len(saved) in ({2} if number == signal.SIGKILL else {3, 4})
     if number != signal.SIGKILL:
         assert f"run the same command again to go on from {directory / 'checkpoint'}" in last_words
-    resumed = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
-    assert resumed.returncode == 0, resumed.stderr
+    assert train_here(*arguments(directory)) == 0
     assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
     key = "discounted_return"
     expected = [row[key] for row in read_csv(undisturbed[0] / "metrics.csv")]
     assert [row[key] for row in read_csv(directory / "metrics.csv")] == expected
 
 
-def test_a_directory_goes_on_only_with_its_own_run(undisturbed):
-    other = [*command(undisturbed[0]), "--gamma", "0.9"]
-    done = subprocess.run(other, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert "holds a run with gamma=0.95, not 0.9; choose another directory" in done.stderr
+def test_a_directory_goes_on_only_with_its_own_run(undisturbed, local_ray, capsys):
+    assert train_here(*arguments(undisturbed[0]), "--gamma", "0.9") == 2
+    complaint = " ".join(capsys.readouterr().err.split())
+    assert "holds a run with gamma=0.95, not 0.9; choose another directory" in complaint
 
 
 @pytest.mark.parametrize(
@@ -107,7 +126,7 @@ def test_whatever_a_kill_leaves_the_newest_complete_checkpoint_is_found(tmp_path
     assert found in (None, tmp_path / "checkpoint")
 
 
-def test_curves_of_several_runs_are_drawn(tmp_path):
+def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
     rows = [
         {
             "algorithm": a,
@@ -120,8 +139,21 @@ def test_curves_of_several_runs_are_drawn(tmp_path):
         for s in (0, 1)
         for i in range(5)
     ]
-    draw_curves(tmp_path / "both.png", "title", rows)
-    draw_curves(tmp_path / "one.png", "title", [row for row in rows if row["algorithm"] == "POIS"])
-    pictures = [(tmp_path / name).read_bytes() for name in ("both.png", "one.png")]
-    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
-    assert pictures[0] != pictures[1]
+    drawn = {}
+
+    def look_and_save(figure, path):
+        for axis in figure.axes:
+            for line in axis.lines:
+                drawn[axis.get_ylabel(), line.get_label()] = line.get_xydata()
+        save(figure, path)
+
+    monkeypatch.setattr(curves, "save", look_and_save)
+    path = tmp_path / "curves.png"
+    path.write_bytes(b"an earlier picture")
+    curves.draw_curves(path, "title", rows)
+    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    iterations = np.arange(5)
+    means = {"discounted return": iterations + 0.5, "undiscounted return": -iterations}
+    assert set(drawn) == {(label, f"{name}, 2 seeds") for label in means for name in ("TT-POIS", "POIS")}
+    for (label, _), points in drawn.items():
+        np.testing.assert_allclose(points, np.stack([0.1 * iterations, means[label]], axis=1))

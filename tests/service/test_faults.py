@@ -6,13 +6,17 @@ import time
 import urllib.request
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import ray
 
-from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, policy_for, probe
+from tests.support.environments import SEED, env_seed, mixed_strategy, policy_for, probe, roll
 from tests.support.service import checked_digest
+from ttray.core.batch import digest
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
+from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.policies import fresh_policy
 from ttray.service.dispatcher import CollectionError, Dispatcher, LocalDispatcher
 from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RolloutWorker, start_workers
@@ -237,11 +241,22 @@ def test_settings_out_of_range_are_refused():
         Dispatcher({}, DispatchSettings())
 
 
-def test_the_probe_collects_what_a_policy_with_its_own_numbers_makes():
+def test_the_probe_collects_what_the_actions_of_its_policy_make():
     # Guards the tests above: an environment that ignored its actions would hide a wrong retry.
-    first, second = (probe(action=kind).make_single() for kind in ("discrete", "discrete"))
-    first.reset(seed=1), second.reset(seed=1)
-    assert isinstance(first, ProbeEnv)
-    assert first.step(0)[1] != second.step(1)[1]
-    assert policy_for(probe()).num_outputs == 3
-    assert mixed_strategy().num_trajectories == 22
+    maker, strategy = probe(), mixed_strategy()
+    tables = []
+    for policy in (policy_for(maker), policy_for(maker), fresh_policy(maker.facts(), seed=SEED)):
+        ((table,), _) = roll(maker, strategy, policy=policy)
+        validate(table, strategy)
+        tables.append(table)
+    first, again, other = tables
+    assert (first.num_rows, strategy.num_trajectories) == (strategy.budget, 22)
+    assert digest(first) == digest(again)
+    # A trajectory begins as its seed says. Two policies may agree on a few actions, not on many.
+    begins = np.asarray(first["t"]) == 0
+    first_obs, other_obs = (np.stack(table["obs"].to_numpy()) for table in (first, other))
+    assert np.array_equal(first_obs[begins], other_obs[begins])
+    for trajectory in np.unique(first["trajectory"])[np.asarray(first["length"])[begins] >= 64]:
+        rows = np.asarray(first["trajectory"]) == trajectory
+        assert not np.array_equal(first_obs[rows], other_obs[rows])
+        assert not np.array_equal(np.asarray(first["reward"])[rows], np.asarray(other["reward"])[rows])

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runs.test_training import final_weights
+from tests.runs.test_training import final_weights, train_here
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
@@ -105,7 +105,8 @@ def cluster(hosts, log, num_cpus):
                 log=out,
             )
         ]
-        time.sleep(4.0)
+        listening = f"until (: > /dev/tcp/{HEAD_IP}/{PORT}) 2>/dev/null; do sleep 0.1; done"
+        assert start(head, "bash", "-c", listening, log=out).wait(timeout=60) == 0, log.read_text()
         nodes.append(
             start(
                 worker,
@@ -143,11 +144,12 @@ def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
     assert table == undisturbed
 
 
-# Ends when no CPU is free on either host: one actor has each.
+# Makes a file when it watches; ends when no CPU is free on either host: one actor has each.
 BOTH_TAKEN = """
 import sys, time
 import ray
 ray.init(sys.argv[1], log_to_driver=False)
+open(sys.argv[2], "w").close()
 from ray._private.state import available_resources_per_node
 deadline = time.monotonic() + 100
 while True:
@@ -159,29 +161,24 @@ while True:
 """
 
 
-def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, tmp_path):
+def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, local_ray, tmp_path):
     head, *_ = hosts
-    arguments = ("jobs/train.py", "--preset", "supply-chain-2400", "--iterations", "3")
+    arguments = ("--preset", "supply-chain-2400", "--iterations", "3")
     log = tmp_path / "driver"
     with cluster(hosts, tmp_path / "log", num_cpus=1) as nodes, log.open("w") as out:
         # One CPU on each host, so that two actors need both.
-        watcher = start(head, sys.executable, "-c", BOTH_TAKEN, f"{HEAD_IP}:{PORT}", log=out)
-        time.sleep(4.0)
+        watches = tmp_path / "watches"
+        watcher = start(head, sys.executable, "-c", BOTH_TAKEN, f"{HEAD_IP}:{PORT}", str(watches), log=out)
+        await_file(watches, [*nodes, watcher], log, 120)
         driver = start(
             head,
-            *(sys.executable, *arguments, "--env-runners", "2", "--directory", str(tmp_path / "remote")),
+            *(sys.executable, "jobs/train.py", *arguments),
+            *("--env-runners", "2", "--directory", str(tmp_path / "remote")),
             log=out,
             RAY_ADDRESS=f"{HEAD_IP}:{PORT}",
         )
         assert driver.wait(timeout=150) == 0, log.read_text()
         assert watcher.wait(timeout=30) == 0, log.read_text()
         assert all(node.poll() is None for node in nodes)
-    local = subprocess.run(
-        [sys.executable, *arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert local.returncode == 0, local.stderr
+    assert train_here(*arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")) == 0
     assert np.array_equal(final_weights(tmp_path / "remote"), final_weights(tmp_path / "local"))

@@ -48,11 +48,31 @@ class AnyWorker:
 
 
 @dataclass
-class Service:
+class Works:
+    """What there is to collect, and what comes out of it in this process."""
+
+    makers: dict[str, EnvironmentMaker]
+
+    def work(self, name="ProbeEnv", *, strategy=None, iteration=environments.ITERATION, slots=16):
+        maker = self.makers[name]
+        facts = maker.facts()
+        info = BatchInfo(
+            name, SEED, iteration, strategy or mixed_strategy(), 0.9, facts.distribution.describe()
+        )
+        return Work(info, policy_for(maker), slots)
+
+    def undisturbed(self, work):
+        """The digest of the same work in this process."""
+        worker = RolloutWorker(self.makers[work.info.environment])
+        table, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
+        return digest(table)
+
+
+@dataclass
+class Service(Works):
     """Running actors, and the switch that makes the probe environment in them fail."""
 
     actors: dict[int, Any]
-    makers: dict[str, EnvironmentMaker]
     faults: Path
 
     def fail(self, **faults):
@@ -63,23 +83,9 @@ class Service:
         scratch.write_text(text)
         scratch.rename(self.faults)  # at once, because actors may be reading it
 
-    def work(self, name="ProbeEnv", *, strategy=None, iteration=environments.ITERATION, slots=16):
-        maker = self.makers[name]
-        facts = maker.facts()
-        info = BatchInfo(
-            name, SEED, iteration, strategy or mixed_strategy(), 0.9, facts.distribution.describe()
-        )
-        return Work(info, policy_for(maker), slots)
-
     def dispatcher(self, num_actors=NUM_ACTORS, **settings):
         actors = {number: self.actors[number] for number in range(num_actors)}
         return Dispatcher(actors, DispatchSettings(**{"quotas_per_env_runner": 2, **settings}))
-
-    def undisturbed(self, work):
-        """The digest of the same work in this process."""
-        worker = RolloutWorker(self.makers[work.info.environment])
-        table, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
-        return digest(table)
 
     def pids(self, num_actors=NUM_ACTORS):
         """The processes of the actors, when all of them are up."""
@@ -113,7 +119,7 @@ def started_service(faults):
     ray.cloudpickle.register_pickle_by_value(environments)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     actor_class = ray.remote(num_cpus=1, max_restarts=-1)(AnyWorker)
-    service = Service({number: actor_class.remote(makers) for number in range(NUM_ACTORS)}, makers, faults)
+    service = Service(makers, {number: actor_class.remote(makers) for number in range(NUM_ACTORS)}, faults)
     yield service
     for actor in service.actors.values():
         ray.kill(actor)

@@ -99,8 +99,8 @@ class TTPOIS(Algorithm):
         """Makes the learner's weights those of the next quotas, which carry them to every worker.
 
         `get_module()` is the module of the local runner, so that one has them too. The remote runners'
-        own modules are not used by quotas: who wants to call RLlib's `sample()` there syncs them first, by
-        `env_runner_group.sync_weights()`.
+        own modules are not used by quotas and stay as they were built: to sample with the trained policy, call
+        `ttray.collect(policy=algorithm.get_module())`.
         """
         # Without a number: runners ignore weights with an older one than theirs, such as those of an older
         # checkpoint.
