@@ -98,8 +98,8 @@ class TTPOIS(Algorithm):
     def _publish(self) -> None:
         """Makes the learner's weights those of the next quotas, which carry them to every worker.
 
-        `get_module()` is the module of the local runner, so that one has them too. The remote runners'
-        own modules are not used by quotas and stay as they were built: to sample with the trained policy, call
+        `get_module()` is the module of the local runner, so that one has them too. The modules of remote
+        runners are not used by quotas and stay as they were built: to sample with the trained policy, call
         `ttray.collect(policy=algorithm.get_module())`.
         """
         # Without a number: runners ignore weights with an older one than theirs, such as those of an older
