@@ -1,7 +1,12 @@
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+
+TESTS = Path(__file__).parent
+# Folders whose tests wait for processes; all others only compute.
+WAITING = ("service", "rllib", "cli", "runs", "paper", "deployment", "benchmarks")
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -24,6 +29,16 @@ def pytest_configure(config):
 def pytest_runtest_teardown(item):
     if item.config.getoption("--without-ray"):
         assert sys.modules["ray"] is None, "this test, or what it calls, lifted the block and imported Ray"
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the long files first, so that the short ones fill up whichever process is free at the end."""
+
+    def rank(item):
+        folder = item.path.relative_to(TESTS).parts[0]
+        return WAITING.index(folder) if folder in WAITING else len(WAITING)
+
+    items.sort(key=rank)  # stable: within a folder the order stays
 
 
 @pytest.fixture(scope="session")
