@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train quick test lint types format docs bench clean
+.PHONY: help train quick test lint types format docs wheel bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -12,9 +12,9 @@ help: ## Show this help
 
 # Rebuilt when the dependencies change; the marker is written last, so that an
 # interrupted installation is done again.
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
@@ -41,9 +41,13 @@ format: $(READY) ## Format the code
 docs: $(READY) ## Write docs/api.md from the docstrings
 	$(BIN)/python docs/make_api.py
 
+wheel: $(READY) ## Build the wheel; writes to dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
 bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/performance
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python jobs/benchmark.py --results docs/performance --page docs/performance.md
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
