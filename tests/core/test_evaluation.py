@@ -15,7 +15,7 @@ from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
 from tests.support.make_batches import KINDS
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo, read_parquet, write_parquet
+from ttray.core.batch import Batch, BatchInfo, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Categorical, Comparison
 from ttray.core.evaluation import Recording, _variance_shares, off_policy, on_policy
@@ -400,7 +400,7 @@ def recorded(path, probabilities, *, horizon, budget, gamma, strategy="truncated
     info = BatchInfo("ttray/Evaluation-v0", seed, 0, planned, gamma, distribution)
     everything = Quota(0, 0, planned.num_trajectories)
     table, _ = collect_quota(pool.take, even_choice, info, everything, num_slots=64)
-    write_parquet(table, path)
+    write_parquet(Batch.join(info, [table]).table, path)
     table = read_parquet(path)
     batch, info = as_tensors(table), BatchInfo.from_table(table)
     assert info.strategy == planned
