@@ -37,8 +37,8 @@ def test_a_group_of_env_runners_collects_the_same_bits(local_ray, num_env_runner
     try:
         dispatcher = dispatcher_of(group, DispatchSettings())
         assert isinstance(dispatcher, Dispatcher if num_env_runners else LocalDispatcher)
-        table, stats = dispatcher.collect(work)
-        assert checked_digest(table, work) == works.undisturbed(work)
+        batch, stats = dispatcher.collect(work)
+        assert checked_digest(batch, work) == works.undisturbed(work)
         assert stats.num_quotas_redispatched == 0
     finally:
         group.stop()

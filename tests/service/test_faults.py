@@ -41,9 +41,9 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70, marker=str(marker))
     # Long enough for every quota of a busy machine, except where the fault is to be too slow.
     dispatcher = service.dispatcher(quota_timeout_s=4.0 if fault == "hang" else 120.0)
-    table, stats = dispatcher.collect(work)
+    batch, stats = dispatcher.collect(work)
     assert marker.exists()
-    assert checked_digest(table, work) == expected
+    assert checked_digest(batch, work) == expected
     assert stats.num_quotas_redispatched == 1
     assert stats.num_trajectories_recollected == service.quota_of(work, BAD).num_trajectories
     assert stats.num_trajectories == 22
@@ -111,8 +111,8 @@ def test_a_fault_that_always_happens_is_one_clear_error_within_seconds(service, 
     if fault in ("raise", "shape"):
         assert "Traceback (most recent call last)" in message
     service.fail()
-    table, stats = dispatcher.collect(work)  # the same dispatcher goes on
-    assert checked_digest(table, work) == expected
+    batch, stats = dispatcher.collect(work)  # the same dispatcher goes on
+    assert checked_digest(batch, work) == expected
     assert stats.num_quotas_redispatched == 0
 
 
@@ -132,8 +132,8 @@ def test_a_quota_that_takes_every_worker_down_is_given_up(service, fault, patien
     with pytest.raises(CollectionError, match=rf"could not be collected in 2 attempts(?s:.*){what}"):
         dispatcher.collect(work)
     service.fail()
-    table, _ = dispatcher.collect(work)
-    assert checked_digest(table, work) == expected
+    batch, _ = dispatcher.collect(work)
+    assert checked_digest(batch, work) == expected
 
 
 def test_all_actors_killed_at_once_come_back_and_finish(service):
@@ -147,9 +147,9 @@ def test_all_actors_killed_at_once_come_back_and_finish(service):
             os.kill(pids.pop(), signal.SIGKILL)
 
     # Four processes that start at once need a minute where the cores are shared with others.
-    table, stats = service.dispatcher(env_runner_wait_s=180.0).collect(work, kill_all)
+    batch, stats = service.dispatcher(env_runner_wait_s=180.0).collect(work, kill_all)
     assert not pids
-    assert checked_digest(table, work) == expected
+    assert checked_digest(batch, work) == expected
     assert 1 <= stats.num_quotas_redispatched <= 4
     assert stats.num_trajectories_recollected >= stats.num_quotas_redispatched
     assert len(set(service.pids())) == 4
@@ -168,8 +168,8 @@ def test_an_interrupted_collection_leaves_a_dispatcher_that_works(service):
     service.fail(delay_s=0.002)
     with pytest.raises(Interrupt):
         dispatcher.collect(work, interrupt)
-    table, stats = dispatcher.collect(work)
-    assert checked_digest(table, work) == service.undisturbed(work)
+    batch, stats = dispatcher.collect(work)
+    assert checked_digest(batch, work) == service.undisturbed(work)
     assert stats.num_quotas_redispatched == 0
 
 
@@ -210,8 +210,8 @@ def test_in_one_process_faults_are_retried_and_given_up_alike(service, tmp_path,
     work = service.work()
     expected = service.undisturbed(work)
     once = {"fault": fault, "bad_seed": env_seed(BAD), "bad_step": 70, "marker": str(tmp_path / "happened")}
-    table, stats = local(probe(**once)).collect(work)
-    assert checked_digest(table, work) == expected
+    batch, stats = local(probe(**once)).collect(work)
+    assert checked_digest(batch, work) == expected
     assert stats.num_quotas_redispatched == 1
     with pytest.raises(CollectionError) as caught:
         local(probe(**{**once, "marker": None}), max_quota_attempts=2).collect(work)

@@ -29,8 +29,8 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
     for num_actors, per_actor in [(1, 1), (1, 5), (2, None), (2, 3), (4, 1), (4, 4)]:
         dispatcher = service.dispatcher(num_actors, quotas_per_env_runner=per_actor)
         for work, digest in zip(works, expected, strict=True):
-            table, stats = dispatcher.collect(work)
-            assert checked_digest(table, work) == digest
+            batch, stats = dispatcher.collect(work)
+            assert checked_digest(batch, work) == digest
             assert stats.num_quotas_redispatched == 0
 
     victim = service.pids(2)[0]
@@ -44,10 +44,10 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
             os.kill(victims.pop(), signal.SIGKILL)
 
     victims = [victim]
-    table, stats = dispatcher.collect(works[1], kill)
+    batch, stats = dispatcher.collect(works[1], kill)
     assert not victims
     assert stats.num_quotas_redispatched == 1
-    found.append(checked_digest(table, works[1]))
+    found.append(checked_digest(batch, works[1]))
     found.append(checked_digest(dispatcher.collect(works[2])[0], works[2]))
     assert found == expected
 

@@ -58,13 +58,13 @@ def main():
 
     settings = DispatchSettings(quotas_per_env_runner=5, quota_timeout_s=60.0)
     dispatcher = Dispatcher(actors, settings)
-    table, stats = dispatcher.collect(work, change)
-    validate(table, work.info.strategy)
+    batch, stats = dispatcher.collect(work, change)
+    validate(batch.table, work.info.strategy)
     after = [node_of(actor) for actor in actors.values()]
     expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)
     print("moved", len(set(before)), len(set(after)), len(set(after) - set(before)))
     print("again", stats.num_quotas_redispatched)
-    print("digests", digest(table), digest(expected), flush=True)
+    print("digests", digest(batch.table), digest(expected.table), flush=True)
     ray.shutdown()
     cluster.shutdown()
 

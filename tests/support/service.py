@@ -64,8 +64,8 @@ class Works:
     def undisturbed(self, work):
         """The digest of the same work in this process."""
         worker = RolloutWorker(self.makers[work.info.environment])
-        table, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
-        return digest(table)
+        batch, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
+        return digest(batch.table)
 
 
 @dataclass
@@ -105,9 +105,9 @@ class Service(Works):
         return next(quota for quota in quotas if trajectory in quota.trajectories)
 
 
-def checked_digest(table, work):
-    validate(table, work.info.strategy)
-    return digest(table)
+def checked_digest(batch, work):
+    validate(batch.table, work.info.strategy)
+    return digest(batch.table)
 
 
 @contextmanager

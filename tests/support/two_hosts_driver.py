@@ -46,11 +46,11 @@ def main(address, both_busy):
             both_busy.touch()
 
     settings = DispatchSettings(quotas_per_env_runner=3, quota_timeout_s=15.0)
-    table, stats = Dispatcher(actors, settings).collect(work, tell)
-    validate(table, work.info.strategy)
+    batch, stats = Dispatcher(actors, settings).collect(work, tell)
+    validate(batch.table, work.info.strategy)
     expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)
     print("again", stats.num_quotas_redispatched, stats.num_trajectories_recollected, flush=True)
-    print("digests", digest(table), digest(expected), flush=True)
+    print("digests", digest(batch.table), digest(expected.table), flush=True)
 
 
 if __name__ == "__main__":
