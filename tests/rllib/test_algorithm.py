@@ -25,20 +25,6 @@ def undisturbed():
     return trained(small_config())
 
 
-def runner_weights(algorithm):
-    """The weights inside each runner's own RLModule."""
-    states = algorithm.env_runner_group.foreach_env_runner(
-        lambda runner: runner.get_state(components="rl_module")["rl_module"]
-    )
-    return [np.concatenate([np.asarray(v).reshape(-1) for v in state.values()]) for state in states]
-
-
-def assert_runners_agree(algorithm):
-    expected = weights_of(algorithm)
-    for found in runner_weights(algorithm):
-        assert np.array_equal(found, expected)
-
-
 def test_same_seed_gives_identical_weights(undisturbed):
     weights, digest = trained(small_config())
     assert np.array_equal(weights, undisturbed[0])
@@ -145,29 +131,21 @@ def test_a_run_without_a_seed_continues_as_the_same_run(tmp_path):
     restored.stop()
 
 
-def test_restoring_never_leaves_a_runner_with_other_weights(tmp_path):
+def test_restoring_never_leaves_a_quota_with_other_weights(tmp_path):
     algorithm = small_config(num_env_runners=2).build_algo()
     try:
-        assert_runners_agree(algorithm)
         algorithm.train()
         algorithm.save_to_path(tmp_path / "older")
         older = weights_of(algorithm)
-        for _ in range(10):
-            algorithm.train()
-            assert_runners_agree(algorithm)
+        algorithm.train()
+        expected = ttray.digest(algorithm.last_batch)
+        for _ in range(5):
             algorithm.restore_from_path(tmp_path / "older")
             assert np.array_equal(weights_of(algorithm), older)
-            assert_runners_agree(algorithm)
+            algorithm.train()
+            assert ttray.digest(algorithm.last_batch) == expected
     finally:
         algorithm.stop()
-    for _ in range(2):
-        fresh = small_config(num_env_runners=2, seed=5).build_algo()
-        try:
-            fresh.restore_from_path(tmp_path / "older")
-            assert np.array_equal(weights_of(fresh), older)
-            assert_runners_agree(fresh)
-        finally:
-            fresh.stop()
 
 
 def test_evaluation_is_of_exactly_so_many_trajectories_with_an_interval():
@@ -255,7 +233,7 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
         algorithm.save_to_path(tmp_path / "checkpoint")
         strategy = ttray.dcs.truncated(40, 240, 0.9)
         tables = [
-            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_envs=8, seed=0, iteration=1)
+            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_slots=8, seed=0, iteration=1)
             for policy in (algorithm.get_module(), tmp_path / "checkpoint")
         ]
         algorithm.train()
@@ -265,7 +243,7 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
 
 
 def test_table_survives_the_object_store_without_a_copy():
-    table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_envs=8)
+    table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_slots=8)
     fetched = ray.get(ray.put(table))
     assert ttray.digest(fetched) == ttray.digest(table)
     assert torch.is_tensor(ttray.core.batch.as_tensors(fetched).obs)

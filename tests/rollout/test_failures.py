@@ -96,7 +96,9 @@ def test_a_time_limit_below_the_horizon_is_refused_before_anything_runs():
     assert table.num_rows <= 500
 
 
-@pytest.mark.parametrize(("how", "what"), [({"num_actors": -1}, "num_actors"), ({"num_envs": 0}, "num_envs")])
+@pytest.mark.parametrize(
+    ("how", "what"), [({"num_env_runners": -1}, "num_env_runners"), ({"num_slots": 0}, "num_slots")]
+)
 def test_impossible_numbers_are_refused(how, what):
     with pytest.raises(ValueError, match=what):
         ttray.collect("ttray/Dam-v0", strategy=strategy_of(1), **how)

@@ -10,14 +10,13 @@ import math
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 
 from ttray.benchmarks.report import Finding, Result
@@ -29,10 +28,11 @@ from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.channel import Answer, Channel
+from ttray.service.service import RolloutService, plan_quotas
 from ttray.service.settings import DispatchSettings
-from ttray.service.tally import plan_quotas
-from ttray.service.worker import Outcome, RolloutWorker, Work
+from ttray.service.suppliers import Demand
+from ttray.service.worker import RolloutWorker, Work
 
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
 HORIZONS = (10, 100, 1_000, 10_000, 100_000)
@@ -146,12 +146,13 @@ def _in_own_processes(plan: _Plan, rounds: int) -> list[_Cost]:
 
 def _collect(plan: _Plan) -> _Cost:
     with torch_threads(1):
-        worker, work, settings = _Plan(_HORIZON).start(0)
-        LocalDispatcher(worker, settings).collect(work)  # loads code
+        _, work, settings = _Plan(_HORIZON).start(0)
+        maker = EnvironmentMaker.of(_ENVIRONMENT)
+        RolloutService(maker, settings=settings).collect_work(work).batch()  # loads code
         before = _resident_bytes()
         started = time.perf_counter()
-        worker, work, settings = plan.start(1)
-        batch, _ = LocalDispatcher(worker, settings).collect(work)
+        _, work, settings = plan.start(1)
+        batch = RolloutService(maker, settings=settings).collect_work(work).batch()
         time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _Cost(time_s, peak - before, batch.table.nbytes)
@@ -161,23 +162,28 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-class _ReadyMethod:
-    """A remote method of a simulated actor; its answers were there before."""
+class _ReadyWorkers:
+    """Supplies simulated workers whose answers were there before."""
 
-    def __init__(self, answer: Callable[..., ray.ObjectRef]) -> None:
-        self.remote = answer
+    needs = "nothing"
 
+    def __init__(self, answers: Sequence[Answer], number: int) -> None:
+        self._answers, self._number = answers, number
 
-class _ReadyActor:
-    """A handle with the methods of `RolloutWorker`."""
+    def channels(self, alive: Collection[int], demand: Demand) -> dict[int, Channel]:
+        return dict.fromkeys(range(self._number), self)
 
-    def __init__(self, answers: Sequence[ray.ObjectRef], alive: ray.ObjectRef) -> None:
-        self.ping = _ReadyMethod(lambda: alive)
-        self.run_quota = _ReadyMethod(lambda _, quota: answers[quota.index])
+    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
+        on_answer(self._answers[quota.index])
 
+    def ping(self, on_answer: Callable[[Any], None]) -> None:
+        on_answer(0)
 
-def _num_bytes(outcome: Outcome) -> int:
-    return 0 if outcome.table is None else int(outcome.table.nbytes)
+    def kill(self) -> None:
+        """Nobody hangs."""
+
+    def stop(self, idle: Collection[int]) -> None:
+        """Nothing was started."""
 
 
 def _drive(
@@ -188,28 +194,21 @@ def _drive(
     worker, work, settings = _Plan(budget).start(0)
     points = []
     for number in numbers:
-        outcomes = [worker.run_quota(work, quota) for quota in plan_quotas(work, number, settings)]
-        answers = [ray.put(outcome) for outcome in outcomes]
-        # A ping of its own for each: the dispatcher knows them by their references.
-        actors = {index: _ReadyActor(answers, ray.put(index)) for index in range(number)}
-        dispatcher = Dispatcher(actors, settings)
-        dispatcher.collect(work)  # a run plans its quotas and meets its actors once
-        # What Ray takes to hand over as many objects of that size, if nobody looks at them.
-        plain = [ray.put(np.zeros(_num_bytes(outcome), np.uint8)) for outcome in outcomes]
-        times_ms, own_ms = [], []
+        quotas = plan_quotas(work, number, settings)
+        answers = [Answer(*worker.collect(work, quota)) for quota in quotas]
+        service = RolloutService(
+            EnvironmentMaker.of(_ENVIRONMENT), supplier=_ReadyWorkers(answers, number), settings=settings
+        )
+        service.collect_work(work)  # a run plans its quotas and meets its actors once
+        times_ms = []
         for _ in range(rounds):
             started = time.perf_counter()
-            batch, _ = dispatcher.collect(work)
-            collected = time.perf_counter()
-            assert batch.table.num_rows == budget
-            ray.wait(plain, num_returns=len(plain))
-            ray.get(plain)
-            times_ms.append(1e3 * (collected - started))
-            own_ms.append(times_ms[-1] - 1e3 * (time.perf_counter() - collected))
+            handle = service.collect_work(work)
+            times_ms.append(1e3 * (time.perf_counter() - started))
+            assert handle.stats.num_env_steps == budget
         limit = _MAX_DRIVER_MS if number == max(ACTORS) else None
-        add(Finding(f"{number:,} actors", "driver's ms", tuple(times_ms)))
-        add(Finding(f"{number:,} actors", "without Ray's ms", tuple(own_ms), at_most=limit))
-        points.append({"size": number, "ms": times_ms, "own_ms": own_ms})
+        add(Finding(f"{number:,} actors", "driver's ms", tuple(times_ms), at_most=limit))
+        points.append({"size": number, "ms": times_ms})
     calls_us = [_microseconds_per_call() for _ in range(rounds)]
     add(Finding("a call of a real actor", "Ray's µs", tuple(calls_us)))
     return {"points": points, "call_us": calls_us}
@@ -246,9 +245,6 @@ def draw(result: Result) -> Any:
         medians = [statistics.median(values) for values in times]
         axis.loglog(sizes, medians, "o-", color=PALETTE[0], label=f"time ({unit})")
         axis.fill_between(sizes, list(map(min, times)), list(map(max, times)), color=PALETTE[0], alpha=0.2)
-        if name == "actors":
-            own = [statistics.median(point["own_ms"]) for point in points]
-            axis.loglog(sizes, own, "^:", color=PALETTE[3], label="without Ray (ms)")
         axis.set_xlabel(name)
         axis.grid(alpha=0.3)
         if name == "rows":

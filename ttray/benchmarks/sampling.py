@@ -19,7 +19,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import ray
 from numpy.typing import NDArray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -28,17 +27,14 @@ from ttray.benchmarks import peers
 from ttray.benchmarks.peers import Case, Sample
 from ttray.benchmarks.report import Finding, Result
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import trajectory_lengths
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
+from ttray.service.service import RolloutService
 from ttray.service.telemetry import CollectionStats
-from ttray.service.worker import RolloutWorker, Work, start_workers
 
 # Each with the least number of times that the service has to be faster than RLlib.
 CASES = (
@@ -171,26 +167,17 @@ def _uniform(horizon: int, budget: int, _: float) -> DataCollectionStrategy:
 def _service(case: Case, num_actors: int, *, plan: Plan = _uniform) -> Iterator[Sample]:
     """Samples with the rollout service."""
     maker = EnvironmentMaker.of(case.environment)
-    actors = start_workers(maker, num_actors)
-    dispatcher = Dispatcher(actors, DispatchSettings())
+    service = RolloutService(maker, num_env_runners=num_actors, num_slots=NUM_SLOTS)
+    policy = fresh_policy(service.facts, seed=0)
     iterations = count()
 
     def sample(num_steps: int) -> int:
         strategy = plan(case.horizon, num_steps, case.gamma)
-        batch, _ = dispatcher.collect(_work(maker, case, strategy, next(iterations)))
-        return int(batch.table.num_rows)
+        handle = service.collect(strategy, policy, iteration=next(iterations), gamma=case.gamma)
+        return int(handle.batch().table.num_rows)
 
-    try:
+    with service:
         yield sample
-    finally:
-        for actor in actors.values():
-            ray.kill(actor)
-
-
-def _work(maker: EnvironmentMaker, case: Case, strategy: DataCollectionStrategy, iteration: int) -> Work:
-    facts = maker.facts()
-    info = BatchInfo(facts.name, 0, iteration, strategy, case.gamma, facts.distribution.describe())
-    return Work(info, fresh_policy(facts, seed=0), NUM_SLOTS)
 
 
 class PlannedLengths(gymnasium.Wrapper):
@@ -262,9 +249,9 @@ def _rllib_idle_share(case: Case, strategy: DataCollectionStrategy, seed: int) -
 
 
 def _service_stats(case: Case, strategy: DataCollectionStrategy, iteration: int) -> CollectionStats:
-    maker = EnvironmentMaker.of(case.environment)
-    dispatcher = LocalDispatcher(RolloutWorker(maker), DispatchSettings())
-    return dispatcher.collect(_work(maker, case, strategy, iteration))[1]
+    with RolloutService(EnvironmentMaker.of(case.environment), num_slots=NUM_SLOTS) as service:
+        policy = fresh_policy(service.facts, seed=0)
+        return service.collect(strategy, policy, iteration=iteration, gamma=case.gamma).stats
 
 
 def draw(result: Result) -> Any:

@@ -53,7 +53,7 @@ def evaluate(
         trained.environment,
         strategy=planned,
         policy=checkpoint,
-        num_actors=actors,
+        num_env_runners=actors,
         seed=seed,
         iteration=_FIRST_BATCH,
         gamma=gamma,

@@ -13,8 +13,8 @@ from ttray.core.schema import array_of, canonical, check_columns, offsets_of
 _NAMED_AT_MOST = 10  # trajectories that one error message lists
 
 
-def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
-    """Raises ValueError unless a table holds exactly what a strategy planned.
+def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: range | None = None) -> None:
+    """Raises ValueError unless a table holds exactly what a strategy planned, or a range of it.
 
     Each trajectory must be there once, with steps 0, 1, 2, … up to its planned length or to its termination,
     whichever is first. The error names each missing, duplicate, unplanned or wrong-length trajectory.
@@ -22,15 +22,17 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
     Args:
         table: Rows in any order.
         strategy: The plan.
+        trajectories: The ids that the table is to hold; all unless given.
     """
     check_columns(table.schema)
     planned = trajectory_lengths(strategy)
+    wanted = trajectories or range(len(planned))
     table = canonical(table)
     trajectory, t = array_of(table, "trajectory"), array_of(table, "t")
     offsets = offsets_of(trajectory)
     starts, ends, counts = offsets[:-1], offsets[1:], np.diff(offsets)
     ids = trajectory[starts]
-    known = (ids >= 0) & (ids < len(planned))
+    known = (ids >= wanted.start) & (ids < wanted.stop)
     length = array_of(table, "length")
     terminated = array_of(table, "terminated")
 
@@ -45,7 +47,7 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
     ended_inside = np.unique(trajectory[:-1][terminated[:-1] & (trajectory[1:] == trajectory[:-1])])
     wrong_length = ids[known & ((counts > expected) | ((counts < expected) & ~ended))]
     problems = {
-        "missing": np.setdiff1d(np.arange(len(planned)), ids),
+        "missing": np.setdiff1d(np.arange(wanted.start, wanted.stop), ids),
         "not planned": ids[~known],
         "duplicate": duplicate,
         "with missing steps": gap,

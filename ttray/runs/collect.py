@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import ray
 
-from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
 from ttray.rllib.policies import PolicySource, policy_from
+from ttray.rollout.environment import EnvironmentMaker, EnvSource
 from ttray.service.progress import OnProgress, TerminalProgress
-from ttray.service.worker import RolloutWorker, Work, start_workers
-from ttray.rollout.environment import EnvironmentFacts, EnvironmentMaker, EnvSource
+from ttray.service.service import RolloutService
+from ttray.service.settings import DispatchSettings
 
 
 def collect(
@@ -22,8 +19,8 @@ def collect(
     *,
     strategy: DataCollectionStrategy,
     policy: PolicySource = None,
-    num_actors: int = 0,
-    num_envs: int = 64,
+    num_env_runners: int | str = 0,
+    num_slots: int = 64,
     seed: int = 0,
     iteration: int = 0,
     gamma: float | None = None,
@@ -38,11 +35,11 @@ def collect(
         strategy: How many trajectories of each length.
         policy: An RLModule, the path of a checkpoint, a function from observations to distribution
             inputs, or None for a freshly initialised network.
-        num_actors: Rollout actors on Ray (an embedded one is started if none is connected); 0 collects
-            in this process.
-        num_envs: Vector slots of each actor.
+        num_env_runners: Env runners on Ray (an embedded one is started if none is connected); "auto" for as
+            many as the cluster has CPUs for; 0 collects in this process.
+        num_slots: Vector slots of each env runner.
         seed: Of the run. The same seed, iteration and policy give the same table for any number of
-            actors and slots.
+            env runners and slots.
         iteration: Of the run.
         gamma: Discount to write into the table; the strategy's unless given.
         env_config: Keyword arguments of the environment.
@@ -53,32 +50,14 @@ def collect(
         The table in canonical order (see `ttray.core.batch`).
     """
     maker = EnvironmentMaker.of(environment, env_config)
-    facts = maker.facts()
-    facts.check_horizon(strategy.horizon)
-    if num_actors < 0 or num_envs < 1:
-        raise ValueError(
-            f"num_actors must be at least 0 and num_envs at least 1, found {num_actors} and {num_envs}"
-        )
-    work = Work(
-        info=BatchInfo(
-            environment=facts.name,
-            seed=seed,
+    with RolloutService(
+        maker, num_env_runners=num_env_runners, num_slots=num_slots, seed=seed, settings=settings
+    ) as service:
+        handle = service.collect(
+            strategy,
+            policy_from(policy, service.facts, seed=seed),
             iteration=iteration,
-            strategy=strategy,
             gamma=strategy.gamma if gamma is None else gamma,
-            distribution=facts.distribution.describe(),
-        ),
-        policy=policy_from(policy, facts, seed=seed),
-        num_slots=num_envs,
-    )
-    settings, on_progress = settings or DispatchSettings(), on_progress or TerminalProgress()
-    if num_actors == 0:
-        batch, _ = LocalDispatcher(RolloutWorker(maker), settings).collect(work, on_progress)
-        return batch.table
-    actors = start_workers(maker, num_actors)
-    try:
-        batch, _ = Dispatcher(actors, settings).collect(work, on_progress)
-        return batch.table
-    finally:
-        for actor in actors.values():
-            ray.kill(actor)
+            on_progress=on_progress or TerminalProgress(),
+        )
+        return handle.batch().table
