@@ -42,7 +42,7 @@ def ope(
         discounts.add(info.gamma)
         distribution = from_description(info.distribution)
         target = distribution_inputs(checkpoint, batch.obs, distribution.num_inputs)
-        compare = distribution.comparison(batch.dist_inputs, batch.action)
+        compare = distribution.comparison(batch.behaviour_inputs, batch.action)
         recordings.append(Recording(batch, info.strategy, compare(target)))
     if gamma is None:
         if len(discounts) > 1:

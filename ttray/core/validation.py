@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import trajectory_lengths
-from ttray.core.schema import array_of, canonical, check_columns, offsets_of
+from ttray.core.schema import array_of, arrays_of, canonical, check_columns, offsets_of
 
 _NAMED_AT_MOST = 10  # trajectories that one error message lists
 
@@ -46,6 +46,11 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: ra
     ended = terminated[ends - 1]
     ended_inside = np.unique(trajectory[:-1][terminated[:-1] & (trajectory[1:] == trajectory[:-1])])
     wrong_length = ids[known & ((counts > expected) | ((counts < expected) & ~ended))]
+    misplaced = np.zeros(0, dtype=np.int64)
+    if "last_obs" in table.column_names:
+        size_of_last_obs = np.zeros(len(t), dtype=np.int32)
+        size_of_last_obs[ends - 1] = table.schema.field("obs").type.list_size
+        misplaced = np.unique(trajectory[arrays_of(table, "last_obs")[0] != size_of_last_obs])
     problems = {
         "missing": np.setdiff1d(np.arange(wanted.start, wanted.stop), ids),
         "not planned": ids[~known],
@@ -54,6 +59,9 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: ra
         "with a length column that differs from the plan": np.intersect1d(length_differs, ids[known]),
         "of wrong length": np.setdiff1d(wrong_length, np.union1d(duplicate, gap)),
         "going on after termination": np.setdiff1d(ended_inside, duplicate),
+        "with a last observation missing or not on the last step": np.setdiff1d(
+            misplaced, np.concatenate([duplicate, gap, wrong_length, ids[~known]])
+        ),
     }
     found = [f"{len(bad)} {what}: {_name_trajectories(bad)}" for what, bad in problems.items() if len(bad)]
     if found:

@@ -24,6 +24,7 @@ def collect(
     seed: int = 0,
     iteration: int = 0,
     gamma: float | None = None,
+    dist_inputs: bool = True,
     env_config: dict[str, Any] | None = None,
     settings: DispatchSettings | None = None,
     on_progress: OnProgress | None = None,
@@ -42,6 +43,7 @@ def collect(
             env runners and slots.
         iteration: Of the run.
         gamma: Discount to write into the table; the strategy's unless given.
+        dist_inputs: Whether to record the policy's outputs, which off-policy evaluation (`ttray ope`) needs.
         env_config: Keyword arguments of the environment.
         settings: Time-outs and retries.
         on_progress: Told how far it is; a line on the terminal unless given.
@@ -58,6 +60,7 @@ def collect(
             policy_from(policy, service.facts, seed=seed),
             iteration=iteration,
             gamma=strategy.gamma if gamma is None else gamma,
+            dist_inputs=dist_inputs,
             on_progress=on_progress or TerminalProgress(),
         )
         return handle.batch().table

@@ -159,5 +159,5 @@ def _fetch_one(reference: ray.ObjectRef) -> pa.Table | None:
     try:
         return from_message(*ray.get(reference))
     except RayError as problem:
-        logger.warning("a table is lost: %s", problem)
+        logger.info("a table is lost: %s", problem)
         return None

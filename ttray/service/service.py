@@ -96,6 +96,7 @@ class RolloutService:
         *,
         iteration: int = 0,
         gamma: float | None = None,
+        dist_inputs: bool = False,
         on_progress: OnProgress | None = None,
     ) -> BatchHandle:
         """Collects exactly the trajectories that a strategy plans.
@@ -105,6 +106,8 @@ class RolloutService:
             policy: Maps observations to distribution inputs.
             iteration: Of the run: other iterations have other random streams.
             gamma: Discount of the run, or None.
+            dist_inputs: Whether to record the policy's outputs, which only off-policy evaluation by another
+                program needs.
             on_progress: Told whenever a quota is done.
 
         Returns:
@@ -123,7 +126,7 @@ class RolloutService:
             gamma=gamma,
             distribution=self.facts.distribution.describe(),
         )
-        return self.collect_work(Work(info, policy, self._num_slots), on_progress)
+        return self.collect_work(Work(info, policy, self._num_slots, dist_inputs), on_progress)
 
     def collect_work(self, work: Work, on_progress: OnProgress | None = None) -> BatchHandle:
         """Collects a batch whose work is made already; see `collect`."""

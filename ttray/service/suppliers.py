@@ -124,8 +124,9 @@ class AutoActors(Actors):
         total = int(ray.cluster_resources().get("CPU", 0.0))
         free = int(ray.available_resources().get("CPU", 0.0))
         mine = self._channels.keys() & set(alive)
-        # Those that are starting hold CPUs already, or will take some of the free ones: never fewer.
-        wanted = min(max(len(self._channels), len(mine) + free), max(total, 1), demand.num_trajectories)
+        # Those that are starting hold CPUs already, or will take some of the free ones: never fewer. One
+        # always waits, for the first node.
+        wanted = max(min(max(len(self._channels), len(mine) + free), total, demand.num_trajectories), 1)
         if wanted > len(self._channels):
             logger.info(
                 "starting %d env runners: %d CPUs of %d are free", wanted - len(self._channels), free, total

@@ -40,11 +40,13 @@ class Work:
         info: The batch that is collected.
         policy: With its weights: a worker has no policy of its own that could be stale.
         num_slots: Slots that a worker may use.
+        dist_inputs: Whether to record the policy's outputs.
     """
 
     info: BatchInfo
     policy: Policy
     num_slots: int
+    dist_inputs: bool = True
 
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
@@ -69,7 +71,12 @@ class RolloutWorker:
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         try:
             table, stats = collect_quota(
-                self._pool.take, work.policy, work.info, quota, num_slots=work.num_slots
+                self._pool.take,
+                work.policy,
+                work.info,
+                quota,
+                num_slots=work.num_slots,
+                dist_inputs=work.dist_inputs,
             )
             return Receipt.of(table, work.info, quota, stats, worker), table
         except Exception as error:
