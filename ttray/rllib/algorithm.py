@@ -60,6 +60,7 @@ class TTPOIS(Algorithm):
             num_slots=self.config.num_envs_per_env_runner,
             seed=self._run_seed,
             settings=self.config.dispatch_settings(),
+            label_selector=self.config.label_selector,
         )
         self._publish()
 
@@ -77,6 +78,8 @@ class TTPOIS(Algorithm):
         super().setup(self.config)
         self.config = asked
         if asked.num_env_runners:
+            if asked.label_selector:
+                self.env_runner_group._remote_args["label_selector"] = dict(asked.label_selector)
             self.env_runner_group.add_workers(asked.num_env_runners)
             self.env_runner_group.sync_weights(
                 from_worker_or_learner_group=self.learner_group, inference_only=True

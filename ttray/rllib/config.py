@@ -62,6 +62,7 @@ class TTPOISConfig(AlgorithmConfig):
         self.env_runner_cls = QuotaEnvRunner
         self.num_env_runners = 0
         self.auto_env_runners = False
+        self.label_selector: dict[str, str] | None = None
         self.num_envs_per_env_runner = 64
         # The density is of the raw action; the slots clip what goes to the environment.
         self.normalize_actions = False
@@ -133,6 +134,7 @@ class TTPOISConfig(AlgorithmConfig):
         max_quota_attempts: int = NotProvided,
         env_runner_wait_s: float = NotProvided,
         backup_quotas: bool = NotProvided,
+        label_selector: dict[str, str] | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets who collects, and how patient the dispatcher is.
@@ -145,6 +147,7 @@ class TTPOISConfig(AlgorithmConfig):
             quota_timeout_s: A runner that needs longer for a quota is killed and restarted.
             max_quota_attempts: How often a quota may fail before training stops with an error.
             env_runner_wait_s: How long to go on without any runner alive.
+            label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
             backup_quotas: Whether idle runners get copies of quotas that have been out for long.
             **kwargs: Arguments of `AlgorithmConfig.env_runners`.
         """
@@ -157,6 +160,7 @@ class TTPOISConfig(AlgorithmConfig):
             max_quota_attempts=max_quota_attempts,
             env_runner_wait_s=env_runner_wait_s,
             backup_quotas=backup_quotas,
+            label_selector=label_selector,
         )
 
     def _settle_auto(self, number: int | str) -> None:

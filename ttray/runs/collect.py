@@ -27,6 +27,7 @@ def collect(
     dist_inputs: bool = True,
     env_config: dict[str, Any] | None = None,
     settings: DispatchSettings | None = None,
+    label_selector: dict[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> pa.Table:
     """Collects exactly the trajectories that a strategy plans.
@@ -46,6 +47,7 @@ def collect(
         dist_inputs: Whether to record the policy's outputs, which off-policy evaluation (`ttray ope`) needs.
         env_config: Keyword arguments of the environment.
         settings: Time-outs and retries.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_progress: Told how far it is; a line on the terminal unless given.
 
     Returns:
@@ -53,7 +55,12 @@ def collect(
     """
     maker = EnvironmentMaker.of(environment, env_config)
     with RolloutService(
-        maker, num_env_runners=num_env_runners, num_slots=num_slots, seed=seed, settings=settings
+        maker,
+        num_env_runners=num_env_runners,
+        num_slots=num_slots,
+        seed=seed,
+        settings=settings,
+        label_selector=label_selector,
     ) as service:
         handle = service.collect(
             strategy,

@@ -20,6 +20,7 @@ from ttray.core.quotas import Quota, trajectory_lengths
 from ttray.core.schema import array_of, checksum
 from ttray.core.validation import validate
 from ttray.rollout.quota import RolloutStats
+from ttray.service.cpu_types import cpu_type
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Receipt:
         max_abs_reward: The largest |r|.
         checksum: Of the table (`core.schema.checksum`): the quota collected again has the same.
         worker: Host and process that collected it.
+        cpu_type: Of that host.
     """
 
     quota: Quota
@@ -45,6 +47,7 @@ class Receipt:
     max_abs_reward: float
     checksum: int
     worker: str
+    cpu_type: str
 
     @classmethod
     def of(cls, table: pa.Table, info: BatchInfo, quota: Quota, stats: RolloutStats, worker: str) -> Receipt:
@@ -64,6 +67,7 @@ class Receipt:
             max_abs_reward=float(np.abs(reward).max()),
             checksum=checksum(table),
             worker=worker,
+            cpu_type=cpu_type(),
         )
 
 

@@ -22,6 +22,7 @@ from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import Policy
+from ttray.service.cpu_types import CpuTypes
 from ttray.service.dispatcher import Dispatcher, gave_up
 from ttray.service.handle import BatchHandle, CollectHere, fetch_tables
 from ttray.service.progress import OnProgress
@@ -75,6 +76,7 @@ class RolloutService:
         self._supplier = supplier or supplier_of(maker, num_env_runners, label_selector)
         self._worker = RolloutWorker(maker)
         self._dispatcher = Dispatcher(self._settings)
+        self._cpu_types = CpuTypes()
         self._worker_time_s: dict[int, float] = {}  # of the last plan with as many trajectories
 
     def __enter__(self) -> Self:
@@ -195,6 +197,7 @@ class RolloutService:
         record_collection(work.info, stats)
         self._worker_time_s[stats.num_trajectories] = stats.worker_time_s
         receipts, tables = zip(*tally.in_order(), strict=True)
+        self._cpu_types.compare(receipt.cpu_type for receipt in receipts)
         return BatchHandle(work.info, receipts, tables, stats, **recollect)
 
 

@@ -68,7 +68,7 @@ class Actors:
     Args:
         maker: Of the environments.
         number: How many; those that find no place wait until there is one.
-        label_selector: Labels of the nodes that may be used, see `cpu_types`.
+        label_selector: Labels of the nodes that may be used, e.g. of one type of CPU.
     """
 
     def __init__(
