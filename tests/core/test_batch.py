@@ -1,4 +1,5 @@
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ from tests.support.make_batches import KINDS, random_table
 from ttray.core import batch, dcs
 from ttray.core.distributions import Categorical
 from ttray.core.ragged import as_tensors
-from ttray.core.schema import array_of, canonical, from_message, table_of, to_message
+from ttray.core.schema import array_of, canonical, from_message, last_obs_of, table_of, to_message
 from ttray.core.validation import validate
 
 STRATEGY = dcs.truncated(horizon=12, budget=90, gamma=0.8)
@@ -48,6 +49,7 @@ def test_schema_is_the_published_one(table):
         "log_prob": "float",
         "dist_inputs": f"fixed_size_list<item: float>[{inputs}]",
         "terminated": "bool",
+        "last_obs": "list<item: float>",
     }
 
 
@@ -71,9 +73,9 @@ def test_reading_another_parquet_file_is_a_value_error(tmp_path):
 
 
 def test_reading_a_later_format_version_names_both_versions(table, tmp_path):
-    metadata = dict(table.schema.metadata) | {b"ttray.format_version": b"2"}
+    metadata = dict(table.schema.metadata) | {b"ttray.format_version": b"3"}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "later.parquet")
-    with pytest.raises(ValueError, match="format version 2, this program reads version 1"):
+    with pytest.raises(ValueError, match="format version 3, this program reads the versions 1, 2"):
         batch.read_parquet(tmp_path / "later.parquet")
 
 
@@ -216,7 +218,11 @@ def test_validation_of_an_empty_table_names_every_trajectory(table):
 
 
 def test_columns_of_different_lengths_names_or_types_are_refused(table):
-    arrays = {name: array_of(table, name) for name in table.schema.names}
+    arrays = {name: array_of(table, name) for name in table.schema.names if name != "last_obs"}
+    arrays["last_obs"] = last_obs_of(table)
+    assert table_of(arrays).equals(table)
+    with pytest.raises(ValueError, match="a row for each of 21 trajectories"):
+        table_of(arrays | {"last_obs": arrays["last_obs"][1:]})
     with pytest.raises(ValueError, match="same number of rows"):
         table_of(arrays | {"t": arrays["t"][1:]})
     with pytest.raises(ValueError, match="column 'reward' must be double, found float"):
@@ -225,3 +231,40 @@ def test_columns_of_different_lengths_names_or_types_are_refused(table):
         table_of(arrays | {"obs": arrays["obs"][:, :, None]})
     with pytest.raises(ValueError, match=r"a batch has the columns trajectory, .* found .*surprise"):
         table_of(arrays | {"surprise": arrays["t"]})
+
+
+def test_a_file_of_version_1_can_still_be_read():
+    path = Path(__file__).parent / "data" / "version_1.parquet"
+    table = batch.read_parquet(path)
+    # As the program that wrote it has printed it.
+    assert batch.digest(table) == "0a637f478694aa6a21963b9faac2528e696eb094113319ba12630c162f69d701"
+    info = batch.BatchInfo.from_table(table)
+    assert (info.environment, info.seed, info.iteration) == ("ttray/Dam-v0", 3, 2)
+    validate(table, info.strategy)
+    whole = batch.Batch.of(table)
+    assert whole.tensors.behaviour_inputs.shape[0] == whole.table.num_rows == 24
+    with pytest.raises(ValueError, match="written by version 1, which did not record last observations"):
+        last_obs_of(table)
+
+
+def test_a_batch_may_be_without_the_policys_outputs(table):
+    narrow = table.drop_columns(["dist_inputs"])
+    validate(narrow, STRATEGY)
+    tensors = as_tensors(narrow)
+    assert tensors.dist_inputs is None
+    with pytest.raises(ValueError, match="no column dist_inputs; collect with dist_inputs=True"):
+        _ = tensors.behaviour_inputs
+    assert batch.digest(narrow) != batch.digest(table)
+
+
+def test_last_observations_are_one_per_trajectory_and_on_its_last_row(table):
+    last = last_obs_of(table)
+    assert last.shape == (STRATEGY.num_trajectories, 3)
+    ends = as_tensors(table).offsets[1:] - 1
+    column = table["last_obs"].to_pylist()
+    assert [row for row, values in enumerate(column) if values] == ends.tolist()
+    assert np.array_equal(np.array([column[end] for end in ends.tolist()], np.float32), last)
+    moved = pa.array([[], *column[:-1]], pa.list_(pa.float32()))
+    wrong = table.set_column(table.column_names.index("last_obs"), "last_obs", moved)
+    with pytest.raises(ValueError, match="with a last observation missing or not on the last step"):
+        validate(wrong, STRATEGY)

@@ -15,8 +15,9 @@ from ray.tune.registry import get_trainable_cls
 import ttray
 from tests.support.modules import OwnModule
 from tests.support.small import small_config, trained, weights_of
+from ttray.core.batch import Batch
 from ttray.core.ragged import as_tensors
-from ttray.service.worker import Outcome
+from ttray.core.schema import from_message, to_message
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -296,13 +297,12 @@ def assert_within(inner, outer):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what is mapped")
-@pytest.mark.parametrize("how", ["table", "outcome"])
+@pytest.mark.parametrize("how", ["batch", "message"])
 def test_table_survives_the_object_store_without_a_copy(how):
     table = ttray.collect("ttray/Dam-v0", strategy=ttray.dcs.truncated(40, 240, 0.9), num_slots=8)
-    # A batch goes to a remote learner as it is; what an env runner collected comes as an outcome.
-    sent = table if how == "table" else Outcome(table, None, None, "here")
-    got = ray.get(ray.put(sent))
-    fetched = got if how == "table" else got.table
+    # A batch goes to a remote learner as it is; what an env runner collected comes as a message.
+    got = ray.get(ray.put(Batch.of(table) if how == "batch" else to_message(table)))
+    fetched = got.table if how == "batch" else from_message(*got)
     assert ttray.digest(fetched) == ttray.digest(table)
     assert_within(addresses_of(fetched), object_store())
     with pytest.raises(AssertionError):

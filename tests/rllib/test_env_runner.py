@@ -10,10 +10,9 @@ from ray.tune.registry import register_env
 from tests.support import environments
 from tests.support.environments import ProbeEnv
 from tests.support.service import Works, checked_digest
-from ttray.rllib.env_runner import QuotaEnvRunner, dispatcher_of, maker_from_config
+from ttray.rllib.env_runner import GroupSupplier, QuotaEnvRunner, maker_from_config
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
+from ttray.service.service import RolloutService
 
 
 def config_of(environment, num_env_runners=0, **env_config):
@@ -29,17 +28,15 @@ def config_of(environment, num_env_runners=0, **env_config):
     )
 
 
-@pytest.mark.parametrize("num_env_runners", [0, 2])
-def test_a_group_of_env_runners_collects_the_same_bits(local_ray, num_env_runners):
+def test_a_group_of_env_runners_collects_the_same_bits(local_ray):
     works = Works({"CartPole-v1": EnvironmentMaker.of("CartPole-v1")})
     work = works.work("CartPole-v1")
-    group = EnvRunnerGroup(config=config_of("CartPole-v1", num_env_runners))
+    group = EnvRunnerGroup(config=config_of("CartPole-v1", 2))
     try:
-        dispatcher = dispatcher_of(group, DispatchSettings())
-        assert isinstance(dispatcher, Dispatcher if num_env_runners else LocalDispatcher)
-        batch, stats = dispatcher.collect(work)
-        assert checked_digest(batch, work) == works.undisturbed(work)
-        assert stats.num_quotas_redispatched == 0
+        rollouts = RolloutService(works.makers["CartPole-v1"], supplier=GroupSupplier(group))
+        handle = rollouts.collect_work(work)
+        assert checked_digest(handle, work) == works.undisturbed(work)
+        assert handle.stats.num_quotas_redispatched == 0
     finally:
         group.stop()
 

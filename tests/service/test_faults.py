@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 import ray
 
-from tests.support.environments import SEED, env_seed, mixed_strategy, policy_for, probe, roll
-from tests.support.service import checked_digest
+from tests.support.environments import SEED, ProbeEnv, env_seed, mixed_strategy, policy_for, probe, roll
+from tests.support.service import checked_digest, local_service, service_on
 from ttray.core.batch import digest
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
-from ttray.service.dispatcher import CollectionError, Dispatcher, LocalDispatcher
+from ttray.service.dispatcher import CollectionError
+from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RolloutWorker, start_workers
+from ttray.service.worker import RemoteWorker
 
 BAD = 4  # a trajectory of 130 steps
 # What the environment does inside step 70 of it, and what the error says.
@@ -40,15 +41,15 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
     marker = tmp_path / "happened"
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70, marker=str(marker))
     # Long enough for every quota of a busy machine, except where the fault is to be too slow.
-    dispatcher = service.dispatcher(quota_timeout_s=4.0 if fault == "hang" else 120.0)
-    batch, stats = dispatcher.collect(work)
+    rollouts = service.rollouts(quota_timeout_s=4.0 if fault == "hang" else 120.0)
+    handle = rollouts.collect_work(work)
     assert marker.exists()
-    assert checked_digest(batch, work) == expected
-    assert stats.num_quotas_redispatched == 1
-    assert stats.num_trajectories_recollected == service.quota_of(work, BAD).num_trajectories
-    assert stats.num_trajectories == 22
-    assert stats.num_quotas == 8
-    assert stats.num_slot_steps == stats.num_env_steps == work.info.strategy.budget
+    assert checked_digest(handle, work) == expected
+    assert handle.stats.num_quotas_redispatched == 1
+    assert handle.stats.num_trajectories_recollected == service.quota_of(work, BAD).num_trajectories
+    assert handle.stats.num_trajectories == 22
+    assert handle.stats.num_quotas == 8
+    assert handle.stats.num_slot_steps == handle.stats.num_env_steps == work.info.strategy.budget
     quota = service.quota_of(work, BAD)
     name = f"iteration {work.info.iteration}, trajectories {quota.start} to {quota.stop - 1}"
     assert [record for record in caplog.records if record.message.startswith(name)]
@@ -59,9 +60,9 @@ def test_what_was_sent_again_is_read_back_from_the_prometheus_endpoint(service, 
     service.pids()
     service.fail(fault="raise", bad_seed=env_seed(BAD), bad_step=70, marker=str(tmp_path / "happened"))
     work = service.work()
-    _, stats = service.dispatcher().collect(work)
+    stats = service.rollouts().collect_work(work).stats
     evaluation = replace(work.info, iteration=FIRST_EVALUATION_ITERATION + 5)
-    service.dispatcher().collect(replace(work, info=evaluation))
+    service.rollouts().collect_work(replace(work, info=evaluation))
     names = {
         "ray_ttray_quotas_redispatched_total": stats.num_quotas_redispatched,
         "ray_ttray_trajectories_recollected_total": stats.num_trajectories_recollected,
@@ -97,10 +98,10 @@ def test_a_fault_that_always_happens_is_one_clear_error_within_seconds(service, 
     expected = service.undisturbed(work)
     service.pids()
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70)
-    dispatcher = service.dispatcher()
+    rollouts = service.rollouts()
     started = time.monotonic()
     with pytest.raises(CollectionError) as caught:
-        dispatcher.collect(work)
+        rollouts.collect_work(work)
     assert time.monotonic() - started < 30.0
     message = str(caught.value)
     quota = service.quota_of(work, BAD)
@@ -111,9 +112,9 @@ def test_a_fault_that_always_happens_is_one_clear_error_within_seconds(service, 
     if fault in ("raise", "shape"):
         assert "Traceback (most recent call last)" in message
     service.fail()
-    batch, stats = dispatcher.collect(work)  # the same dispatcher goes on
-    assert checked_digest(batch, work) == expected
-    assert stats.num_quotas_redispatched == 0
+    handle = rollouts.collect_work(work)  # the same dispatcher goes on
+    assert checked_digest(handle, work) == expected
+    assert handle.stats.num_quotas_redispatched == 0
 
 
 @pytest.mark.parametrize(
@@ -128,12 +129,12 @@ def test_a_quota_that_takes_every_worker_down_is_given_up(service, fault, patien
     expected = service.undisturbed(work)
     service.pids()
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70)
-    dispatcher = service.dispatcher(max_quota_attempts=1, quota_timeout_s=patience_s)
+    rollouts = service.rollouts(max_quota_attempts=1, quota_timeout_s=patience_s)
     with pytest.raises(CollectionError, match=rf"could not be collected in 2 attempts(?s:.*){what}"):
-        dispatcher.collect(work)
+        rollouts.collect_work(work)
     service.fail()
-    batch, _ = dispatcher.collect(work)
-    assert checked_digest(batch, work) == expected
+    handle = rollouts.collect_work(work)
+    assert checked_digest(handle, work) == expected
 
 
 def test_all_actors_killed_at_once_come_back_and_finish(service):
@@ -147,11 +148,11 @@ def test_all_actors_killed_at_once_come_back_and_finish(service):
             os.kill(pids.pop(), signal.SIGKILL)
 
     # Four processes that start at once need a minute where the cores are shared with others.
-    batch, stats = service.dispatcher(env_runner_wait_s=180.0).collect(work, kill_all)
+    handle = service.rollouts(env_runner_wait_s=180.0).collect_work(work, kill_all)
     assert not pids
-    assert checked_digest(batch, work) == expected
-    assert 1 <= stats.num_quotas_redispatched <= 4
-    assert stats.num_trajectories_recollected >= stats.num_quotas_redispatched
+    assert checked_digest(handle, work) == expected
+    assert 1 <= handle.stats.num_quotas_redispatched <= 4
+    assert handle.stats.num_trajectories_recollected >= handle.stats.num_quotas_redispatched
     assert len(set(service.pids())) == 4
 
 
@@ -164,45 +165,36 @@ def test_an_interrupted_collection_leaves_a_dispatcher_that_works(service):
             raise Interrupt
 
     work = service.work()
-    dispatcher = service.dispatcher()
+    rollouts = service.rollouts()
     service.fail(delay_s=0.002)
     with pytest.raises(Interrupt):
-        dispatcher.collect(work, interrupt)
-    batch, stats = dispatcher.collect(work)
-    assert checked_digest(batch, work) == service.undisturbed(work)
-    assert stats.num_quotas_redispatched == 0
+        rollouts.collect_work(work, interrupt)
+    handle = rollouts.collect_work(work)
+    assert checked_digest(handle, work) == service.undisturbed(work)
+    assert handle.stats.num_quotas_redispatched == 0
 
 
 def test_without_a_worker_that_starts_there_is_a_clear_error_after_the_wait(service):
-    class Unplaceable:
-        def ping(self):
-            return 0
-
-    actor = ray.remote(num_cpus=1000, max_restarts=-1)(Unplaceable).remote()
-    dispatcher = Dispatcher({0: actor}, DispatchSettings(env_runner_wait_s=1.5))
+    actor = ray.remote(num_cpus=1000, max_restarts=-1)(RemoteWorker).remote(probe())
+    rollouts = service_on({0: actor}, probe(), env_runner_wait_s=1.5)
     started = time.monotonic()
     with pytest.raises(
         CollectionError, match=r"none of the 1 rollout workers has been alive for 2 s.*8 CPUs"
     ):
-        dispatcher.collect(service.work())
+        rollouts.collect_work(service.work())
     assert 1.5 <= time.monotonic() - started < 5.0
     ray.kill(actor)
 
 
 def test_workers_that_are_gone_for_good_are_an_error_at_once(service):
-    actors = start_workers(probe(), 1)
-    ray.get(actors[0].ping.remote())
-    dispatcher = Dispatcher(actors, DispatchSettings(env_runner_wait_s=60.0))
-    dispatcher.collect(service.work())
-    ray.kill(actors[0])
+    actor = ray.remote(num_cpus=1, max_restarts=-1)(RemoteWorker).remote(probe())
+    rollouts = service_on({0: actor}, probe())
+    rollouts.collect_work(service.work())
+    ray.kill(actor)
     started = time.monotonic()
     with pytest.raises(CollectionError, match="all 1 rollout workers are gone for good"):
-        dispatcher.collect(service.work())
+        rollouts.collect_work(service.work())
     assert time.monotonic() - started < 30.0
-
-
-def local(maker, **settings):
-    return LocalDispatcher(RolloutWorker(maker), DispatchSettings(**settings))
 
 
 @pytest.mark.parametrize("fault", ERRORS)
@@ -210,22 +202,28 @@ def test_in_one_process_faults_are_retried_and_given_up_alike(service, tmp_path,
     work = service.work()
     expected = service.undisturbed(work)
     once = {"fault": fault, "bad_seed": env_seed(BAD), "bad_step": 70, "marker": str(tmp_path / "happened")}
-    batch, stats = local(probe(**once)).collect(work)
-    assert checked_digest(batch, work) == expected
-    assert stats.num_quotas_redispatched == 1
+    handle = local_service(probe(**once)).collect_work(work)
+    assert checked_digest(handle, work) == expected
+    assert handle.stats.num_quotas_redispatched == 1
     with pytest.raises(CollectionError) as caught:
-        local(probe(**{**once, "marker": None}), max_quota_attempts=2).collect(work)
+        local_service(probe(**{**once, "marker": None}), max_quota_attempts=2).collect_work(work)
     assert "in 2 attempts" in str(caught.value)
     assert f"ProbeEnv: trajectory {BAD} failed at step" in str(caught.value)
     assert ERRORS[fault] in str(caught.value)
 
 
 def test_an_environment_that_cannot_be_made_is_a_clear_error(service):
-    def broken():
-        raise OSError("no licence for the simulator")
+    licences = [1]
 
+    def scarce():
+        if not licences:
+            raise OSError("no licence for the simulator")
+        licences.pop()
+        return ProbeEnv()
+
+    rollouts = local_service(EnvironmentMaker.of(scarce))
     with pytest.raises(CollectionError, match=r"in 3 attempts(?s:.*)Traceback(?s:.*)no licence for the sim"):
-        local(EnvironmentMaker.of(broken)).collect(service.work())
+        rollouts.collect_work(service.work())
 
 
 def test_settings_out_of_range_are_refused():
@@ -234,11 +232,13 @@ def test_settings_out_of_range_are_refused():
         {"quota_timeout_s": 0.0},
         {"max_quota_attempts": 0},
         {"env_runner_wait_s": 0},
+        {"backup_quotas": 1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             DispatchSettings(**wrong)
-    with pytest.raises(ValueError, match="at least one worker"):
-        Dispatcher({}, DispatchSettings())
+    for wrong in (-1, True, 1.5, "many"):
+        with pytest.raises(ValueError, match='num_env_runners must be a whole number, at least 0, or "auto"'):
+            RolloutService(probe(), num_env_runners=wrong)
 
 
 def test_the_probe_collects_what_the_actions_of_its_policy_make():

@@ -27,15 +27,15 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
     print(f"\n{name}: {expected[0]}")
     service.pids()
     for num_actors, per_actor in [(1, 1), (1, 5), (2, None), (2, 3), (4, 1), (4, 4)]:
-        dispatcher = service.dispatcher(num_actors, quotas_per_env_runner=per_actor)
+        rollouts = service.rollouts(num_actors, quotas_per_env_runner=per_actor)
         for work, digest in zip(works, expected, strict=True):
-            batch, stats = dispatcher.collect(work)
-            assert checked_digest(batch, work) == digest
-            assert stats.num_quotas_redispatched == 0
+            handle = rollouts.collect_work(work)
+            assert checked_digest(handle, work) == digest
+            assert handle.stats.num_quotas_redispatched == 0
 
     victim = service.pids(2)[0]
-    dispatcher = service.dispatcher(2, quotas_per_env_runner=4)
-    found = [checked_digest(dispatcher.collect(works[0])[0], works[0])]
+    rollouts = service.rollouts(2, quotas_per_env_runner=4)
+    found = [checked_digest(rollouts.collect_work(works[0]), works[0])]
     # Stopped, the victim keeps its quota; it dies when the others have delivered theirs.
     os.kill(victim, signal.SIGSTOP)
 
@@ -44,11 +44,11 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
             os.kill(victims.pop(), signal.SIGKILL)
 
     victims = [victim]
-    batch, stats = dispatcher.collect(works[1], kill)
+    handle = rollouts.collect_work(works[1], kill)
     assert not victims
-    assert stats.num_quotas_redispatched == 1
-    found.append(checked_digest(batch, works[1]))
-    found.append(checked_digest(dispatcher.collect(works[2])[0], works[2]))
+    assert handle.stats.num_quotas_redispatched == 1
+    found.append(checked_digest(handle, works[1]))
+    found.append(checked_digest(rollouts.collect_work(works[2]), works[2]))
     assert found == expected
 
 
@@ -72,7 +72,7 @@ def test_collect_gives_the_same_table_in_this_process_and_on_actors(service):
 def test_two_hundred_iterations_leave_nothing_behind(service):
     strategy = ttray.dcs.truncated(horizon=36, budget=720, gamma=0.95)
     work = service.work("ttray/Dam-v0", strategy=strategy)
-    dispatcher = service.dispatcher(2)
+    rollouts = service.rollouts(2)
 
     def memory():
         actors = ray.get([service.actors[number].rss.remote() for number in range(2)])
@@ -81,10 +81,10 @@ def test_two_hundred_iterations_leave_nothing_behind(service):
         return actors, ray.cluster_resources()["object_store_memory"] - available
 
     for _ in range(40):
-        dispatcher.collect(work)
+        rollouts.collect_work(work).batch()
     actors_before, store_before = memory()
     for _ in range(200):
-        dispatcher.collect(work)
+        rollouts.collect_work(work).batch()
     actors_after, store_after = memory()
     growth = [(after - before) / 2**20 for before, after in zip(actors_before, actors_after, strict=True)]
     stored = (store_after - store_before) / 2**20

@@ -9,11 +9,8 @@ from ray.exceptions import ActorUnavailableError
 
 from tests.support import environments
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
-from ttray.core.batch import digest
-from ttray.core.validation import validate
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RemoteWorker, RolloutWorker, Work
+from tests.support.service import checked_digest, local_service, service_on
+from ttray.service.worker import RemoteWorker, Work
 
 
 class PlacedActor(RemoteWorker):
@@ -56,15 +53,14 @@ def main():
             cluster.remove_node(leaving, allow_graceful=False)
             changes.append(cluster.add_node(num_cpus=1, **memory))
 
-    settings = DispatchSettings(quotas_per_env_runner=5, quota_timeout_s=60.0)
-    dispatcher = Dispatcher(actors, settings)
-    batch, stats = dispatcher.collect(work, change)
-    validate(batch.table, work.info.strategy)
+    handle = service_on(actors, maker, quotas_per_env_runner=5, quota_timeout_s=60.0).collect_work(
+        work, change
+    )
     after = [node_of(actor) for actor in actors.values()]
-    expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)
+    expected = local_service(probe()).collect_work(work)
     print("moved", len(set(before)), len(set(after)), len(set(after) - set(before)))
-    print("again", stats.num_quotas_redispatched)
-    print("digests", digest(batch.table), digest(expected.table), flush=True)
+    print("again", handle.stats.num_quotas_redispatched)
+    print("digests", checked_digest(handle, work), checked_digest(expected, work), flush=True)
     ray.shutdown()
     cluster.shutdown()
 

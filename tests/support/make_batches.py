@@ -69,5 +69,6 @@ def random_table(strategy, distribution, seed=0, *, early=0.3, obs_size=3, rewar
         reward=rng.standard_normal(len(trajectory)) if rewards is None else rewards(t),
         log_prob=rng.standard_normal(len(trajectory)).astype(np.float32),
         dist_inputs=inputs,
+        last_obs=rng.standard_normal((len(lengths), obs_size)).astype(np.float32),
         terminated=terminated,
     )

@@ -16,9 +16,9 @@ from tests.support.environments import SEED, mixed_strategy, policy_for, probe
 from ttray.core.batch import BatchInfo, digest
 from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.channel import ActorChannel
+from ttray.service.service import RolloutService, plan_quotas
 from ttray.service.settings import DispatchSettings
-from ttray.service.tally import plan_quotas
 from ttray.service.worker import RolloutWorker, Work
 
 NUM_ACTORS = 4
@@ -47,6 +47,28 @@ class AnyWorker:
         return resident_bytes()
 
 
+class Given:
+    """Supplies actors that somebody else has started and will end."""
+
+    def __init__(self, actors):
+        self.given = {number: ActorChannel(actor) for number, actor in actors.items()}
+
+    def channels(self, alive, demand):
+        return self.given
+
+    def stop(self, idle):
+        pass
+
+
+def service_on(actors, maker, **settings):
+    """A rollout service on actors that are there already."""
+    return RolloutService(maker, supplier=Given(actors), settings=DispatchSettings(**settings))
+
+
+def local_service(maker, **settings):
+    return RolloutService(maker, settings=DispatchSettings(**settings))
+
+
 @dataclass
 class Works:
     """What there is to collect, and what comes out of it in this process."""
@@ -63,9 +85,7 @@ class Works:
 
     def undisturbed(self, work):
         """The digest of the same work in this process."""
-        worker = RolloutWorker(self.makers[work.info.environment])
-        batch, _ = LocalDispatcher(worker, DispatchSettings()).collect(work)
-        return digest(batch.table)
+        return digest(local_service(self.makers[work.info.environment]).collect_work(work).batch().table)
 
 
 @dataclass
@@ -83,9 +103,11 @@ class Service(Works):
         scratch.write_text(text)
         scratch.rename(self.faults)  # at once, because actors may be reading it
 
-    def dispatcher(self, num_actors=NUM_ACTORS, **settings):
+    def rollouts(self, num_actors=NUM_ACTORS, **settings):
+        """A rollout service on the first actors; without copies, so that faults can be counted."""
         actors = {number: self.actors[number] for number in range(num_actors)}
-        return Dispatcher(actors, DispatchSettings(**{"quotas_per_env_runner": 2, **settings}))
+        defaults = {"quotas_per_env_runner": 2, "backup_quotas": False}
+        return service_on(actors, self.makers["ProbeEnv"], **(defaults | settings))
 
     def pids(self, num_actors=NUM_ACTORS):
         """The processes of the actors, when all of them are up."""
@@ -105,9 +127,10 @@ class Service(Works):
         return next(quota for quota in quotas if trajectory in quota.trajectories)
 
 
-def checked_digest(batch, work):
-    validate(batch.table, work.info.strategy)
-    return digest(batch.table)
+def checked_digest(handle, work):
+    table = handle.batch().table
+    validate(table, work.info.strategy)
+    return digest(table)
 
 
 @contextmanager

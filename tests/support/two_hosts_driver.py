@@ -11,11 +11,8 @@ import ray
 
 from tests.support import environments
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
-from ttray.core.batch import digest
-from ttray.core.validation import validate
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RemoteWorker, RolloutWorker, Work
+from tests.support.service import checked_digest, local_service, service_on
+from ttray.service.worker import RemoteWorker, Work
 
 
 class PlacedActor(RemoteWorker):
@@ -45,12 +42,12 @@ def main(address, both_busy):
             assert progress.num_trajectories < progress.num_planned
             both_busy.touch()
 
-    settings = DispatchSettings(quotas_per_env_runner=3, quota_timeout_s=15.0)
-    batch, stats = Dispatcher(actors, settings).collect(work, tell)
-    validate(batch.table, work.info.strategy)
-    expected, _ = LocalDispatcher(RolloutWorker(probe()), settings).collect(work)
-    print("again", stats.num_quotas_redispatched, stats.num_trajectories_recollected, flush=True)
-    print("digests", digest(batch.table), digest(expected.table), flush=True)
+    handle = service_on(actors, maker, quotas_per_env_runner=3, quota_timeout_s=15.0).collect_work(work, tell)
+    expected = local_service(probe()).collect_work(work)
+    print(
+        "again", handle.stats.num_quotas_redispatched, handle.stats.num_trajectories_recollected, flush=True
+    )
+    print("digests", checked_digest(handle, work), checked_digest(expected, work), flush=True)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Case:
             gamma=self.gamma,
             distribution=facts.distribution.describe(),
         )
-        return Work(info, fresh_policy(facts, seed=0), NUM_SLOTS)
+        return Work(info, fresh_policy(facts, seed=0), NUM_SLOTS, dist_inputs=False)
 
 
 def environment_name(environment: str) -> str:

@@ -10,14 +10,13 @@ import math
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 
 from ttray.benchmarks.cases import Case
@@ -26,10 +25,11 @@ from ttray.core.quotas import Quota
 from ttray.core.threads import torch_threads
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
+from ttray.service.channel import Answer, Channel
+from ttray.service.service import RolloutService, plan_quotas
 from ttray.service.settings import DispatchSettings
-from ttray.service.tally import plan_quotas
-from ttray.service.worker import Outcome, RolloutWorker, Work
+from ttray.service.suppliers import Demand
+from ttray.service.worker import RolloutWorker, Work
 
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
 HORIZONS = (10, 100, 1_000, 10_000, 100_000)
@@ -125,12 +125,11 @@ def _in_own_processes(case: Case, num_quotas: int | None, rounds: int) -> list[_
 def _collect(case: Case, num_quotas: int | None = None) -> _Cost:
     with torch_threads(1):
         small = replace(_CASE, budget=_CASE.horizon)
-        LocalDispatcher(RolloutWorker(small.maker()), DispatchSettings()).collect(small.work(0))  # loads code
+        RolloutService(small.maker()).collect_work(small.work(0)).batch()  # loads code
         before = _resident_bytes()
         started = time.perf_counter()
         settings = DispatchSettings(quotas_per_env_runner=num_quotas)
-        dispatcher = LocalDispatcher(RolloutWorker(case.maker()), settings)
-        batch, _ = dispatcher.collect(case.work(1))
+        batch = RolloutService(case.maker(), settings=settings).collect_work(case.work(1)).batch()
         time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _Cost(time_s, peak - before, batch.table.nbytes)
@@ -140,23 +139,28 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-class _ReadyMethod:
-    """A remote method of a simulated env runner; its answers were there before."""
+class _ReadyWorkers:
+    """Supplies simulated workers whose answers were there before."""
 
-    def __init__(self, answer: Callable[..., ray.ObjectRef]) -> None:
-        self.remote = answer
+    needs = "nothing"
 
+    def __init__(self, answers: Sequence[Answer], number: int) -> None:
+        self._answers, self._number = answers, number
 
-class _ReadyEnvRunner:
-    """A handle with the methods of `RolloutWorker`."""
+    def channels(self, alive: Collection[int], demand: Demand) -> dict[int, Channel]:
+        return dict.fromkeys(range(self._number), self)
 
-    def __init__(self, answers: Sequence[ray.ObjectRef], alive: ray.ObjectRef) -> None:
-        self.ping = _ReadyMethod(lambda: alive)
-        self.run_quota = _ReadyMethod(lambda _, quota: answers[quota.index])
+    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
+        on_answer(self._answers[quota.index])
 
+    def ping(self, on_answer: Callable[[Any], None]) -> None:
+        on_answer(0)
 
-def _num_bytes(outcome: Outcome) -> int:
-    return 0 if outcome.table is None else int(outcome.table.nbytes)
+    def kill(self) -> None:
+        """Nobody hangs."""
+
+    def stop(self, idle: Collection[int]) -> None:
+        """Nothing was started."""
 
 
 def _drive(report: Reporter, numbers: Sequence[int], case: Case, rounds: int) -> dict[str, Any]:
@@ -165,29 +169,19 @@ def _drive(report: Reporter, numbers: Sequence[int], case: Case, rounds: int) ->
     worker, work, settings = RolloutWorker(case.maker()), case.work(0), DispatchSettings()
     points = []
     for number in numbers:
-        outcomes = [worker.run_quota(work, quota) for quota in plan_quotas(work, number, settings)]
-        answers = [ray.put(outcome) for outcome in outcomes]
-        # A ping of its own for each: the dispatcher knows them by their references.
-        handles = {index: _ReadyEnvRunner(answers, ray.put(index)) for index in range(number)}
-        dispatcher = Dispatcher(handles, settings)
-        dispatcher.collect(work)  # a run plans its quotas and meets its env runners once
-        # What Ray takes to hand over as many objects of that size, if nobody looks at them.
-        plain = [ray.put(np.zeros(_num_bytes(outcome), np.uint8)) for outcome in outcomes]
-        times_ms, own_ms = [], []
+        quotas = plan_quotas(work, number, settings)
+        answers = [Answer(*worker.collect(work, quota)) for quota in quotas]
+        service = RolloutService(case.maker(), supplier=_ReadyWorkers(answers, number), settings=settings)
+        service.collect_work(work)  # a run plans its quotas and meets its env runners once
+        times_ms = []
         for _ in range(rounds):
             started = time.perf_counter()
-            batch, _ = dispatcher.collect(work)
-            collected = time.perf_counter()
-            assert batch.table.num_rows == case.budget
-            ray.wait(plain, num_returns=len(plain))
-            ray.get(plain)
-            times_ms.append(1e3 * (collected - started))
-            own_ms.append(times_ms[-1] - 1e3 * (time.perf_counter() - collected))
+            handle = service.collect_work(work)
+            times_ms.append(1e3 * (time.perf_counter() - started))
+            assert handle.stats.num_env_steps == case.budget
         limit = _MAX_DRIVER_MS if number == max(ENV_RUNNERS) else None
-        name = plural(number, "env runner")
-        report.add(Finding(name, "driver's ms", tuple(times_ms)))
-        report.add(Finding(name, "without Ray's ms", tuple(own_ms), at_most=limit))
-        points.append({"size": number, "ms": times_ms, "own_ms": own_ms})
+        report.add(Finding(plural(number, "env runner"), "driver's ms", tuple(times_ms), at_most=limit))
+        points.append({"size": number, "ms": times_ms})
     calls_us = [_microseconds_per_call() for _ in range(rounds)]
     report.add(Finding("a call of a real env runner", "Ray's µs", tuple(calls_us)))
     return {"points": points, "call_us": calls_us}
@@ -223,9 +217,6 @@ def draw(result: Result) -> Any:
         medians = [statistics.median(values) for values in times]
         axis.loglog(sizes, medians, "o-", color=PALETTE[0], label=f"time ({unit})")
         axis.fill_between(sizes, list(map(min, times)), list(map(max, times)), color=PALETTE[0], alpha=0.2)
-        if name == "env runners":
-            own = [statistics.median(point["own_ms"]) for point in points]
-            axis.loglog(sizes, own, "^:", color=PALETTE[3], label="without Ray (ms)")
         axis.set_xlabel(name)
         axis.grid(alpha=0.3)
         if name == "rows":

@@ -16,9 +16,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ttray.benchmarks.cases import NUM_SLOTS, Case
 from ttray.benchmarks.report import Finding
 from ttray.core.quotas import trajectory_lengths
-from ttray.service.dispatcher import LocalDispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RolloutWorker
+from ttray.service.service import RolloutService
 
 
 def idle_shares(case: Case, rounds: int) -> list[Finding]:
@@ -36,9 +34,7 @@ def idle_shares(case: Case, rounds: int) -> list[Finding]:
 
 
 def _our_idle_share(case: Case, iteration: int) -> float:
-    dispatcher = LocalDispatcher(RolloutWorker(case.maker()), DispatchSettings())
-    _, stats = dispatcher.collect(case.work(iteration))
-    return 1.0 - stats.slot_utilization
+    return 1.0 - RolloutService(case.maker()).collect_work(case.work(iteration)).stats.slot_utilization
 
 
 def _rllib_idle_share(case: Case, seed: int) -> float:

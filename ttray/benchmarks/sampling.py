@@ -18,8 +18,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-import ray
-
 from ttray.benchmarks.cases import NUM_SLOTS, Case, Sample
 from ttray.benchmarks.idle import idle_shares
 from ttray.benchmarks.peers import check_installed
@@ -33,9 +31,7 @@ from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.benchmarks.timing import duration_s, in_turns, ratios
 from ttray.runs.connection import connect
 from ttray.runs.drawing import plt
-from ttray.service.dispatcher import Dispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import start_workers
+from ttray.service.service import RolloutService
 
 # Each with the least number of times that the service has to be faster than RLlib.
 CASES = (
@@ -143,19 +139,15 @@ def _judge(report: Reporter, case: str, rates: dict[str, list[float]], target: f
 @contextmanager
 def _service(case: Case, num_env_runners: int) -> Iterator[Sample]:
     """Samples with the rollout service, by the strategy of the case."""
-    env_runners = start_workers(case.maker(), num_env_runners)
-    dispatcher = Dispatcher(env_runners, DispatchSettings())
+    service = RolloutService(case.maker(), num_env_runners=num_env_runners)
     iterations = count()
 
     def sample(num_steps: int) -> int:
-        batch, _ = dispatcher.collect(replace(case, budget=num_steps).work(next(iterations)))
-        return int(batch.table.num_rows)
+        work = replace(case, budget=num_steps).work(next(iterations))
+        return int(service.collect_work(work).batch().table.num_rows)
 
-    try:
+    with service:
         yield sample
-    finally:
-        for env_runner in env_runners.values():
-            ray.kill(env_runner)
 
 
 def draw(result: Result) -> Any:

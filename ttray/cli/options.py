@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,15 @@ def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
         return [word for word in words if word.startswith(incomplete)]
 
     return complete
+
+
+def _env_runners(text: str | int) -> int | str:
+    if text == "auto" or isinstance(text, int):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a whole number nor auto") from None
 
 
 Preset = Annotated[
@@ -66,7 +75,14 @@ Delta = Annotated[
     float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's, or 0.7")
 ]
 Iterations = Annotated[int, typer.Option(help="When to stop.")]
-EnvRunners = Annotated[int, typer.Option(help="Remote collectors; 0: none. Changes no result.")]
+EnvRunners = Annotated[
+    Any,
+    typer.Option(
+        parser=_env_runners,
+        metavar="N",
+        help="Remote collectors; 0: none, auto: as many as fit. Changes no result.",
+    ),
+]
 Slots = Annotated[int, typer.Option(help="Environments side by side in each collector. Changes no result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 ShowProgress = Annotated[

@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.ragged import RaggedBatch, as_tensors
-from ttray.core.schema import array_of, canonical, check_columns, from_message, to_message
+from ttray.core.schema import arrays_of, canonical, check_columns, from_message, to_message
 from ttray.core.validation import validate
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READABLE_VERSIONS = (1, 2)  # version 1: always with dist_inputs, never with last_obs
 _METADATA_PREFIX = "ttray."
 
 
@@ -81,11 +82,11 @@ class BatchInfo:
             if key.startswith(prefix)
         }
         version = values.get("format_version")
-        if version != FORMAT_VERSION:
+        if version not in _READABLE_VERSIONS:
             raise ValueError(
-                f"the table has ttray format version {version}, this program reads version "
-                f"{FORMAT_VERSION}; pass a table written by ttray.collect or `write_parquet` of the "
-                "same version"
+                f"the table has ttray format version {version}, this program reads the versions "
+                f"{', '.join(map(str, _READABLE_VERSIONS))}; pass a table written by ttray.collect or "
+                "`write_parquet`"
             )
         planned = values["strategy"]
         counts = np.zeros(values["horizon"], dtype=np.int64)
@@ -121,6 +122,13 @@ class Batch:
         Raises:
             ValueError: The tables do not hold exactly what `info.strategy` planned.
         """
+        batch = cls.join_proved(info, tables)
+        validate(batch.table, info.strategy)
+        return batch
+
+    @classmethod
+    def join_proved(cls, info: BatchInfo, tables: Sequence[pa.Table]) -> Batch:
+        """Joins tables of which it is known that they are the plan, in their order."""
         for position, table in enumerate(tables):
             if table.schema != tables[0].schema:
                 raise ValueError(
@@ -128,7 +136,6 @@ class Batch:
                     f"{tables[0].schema.to_string()!r}; the tables of a batch come from one environment"
                 )
         table = canonical(pa.concat_tables(tables)).combine_chunks()
-        validate(table, info.strategy)
         return cls(info, table.replace_schema_metadata(info.to_metadata()))
 
     @classmethod
@@ -155,9 +162,9 @@ def digest(table: pa.Table) -> str:
     table = canonical(table)
     hasher = hashlib.sha256()
     for name in table.schema.names:
-        column = array_of(table, name)
-        hasher.update(f"{name} {column.dtype.str} {column.shape}".encode())
-        hasher.update(np.ascontiguousarray(column).view(np.uint8).data)
+        for column in arrays_of(table, name):
+            hasher.update(f"{name} {column.dtype.str} {column.shape}".encode())
+            hasher.update(np.ascontiguousarray(column).view(np.uint8).data)
     return hasher.hexdigest()
 
 

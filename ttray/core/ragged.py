@@ -27,7 +27,7 @@ class RaggedBatch:
         action: `[rows]` or `[rows, size]`.
         reward: `[rows]` float64.
         log_prob: `[rows]` float32.
-        dist_inputs: `[rows, inputs]` float32.
+        dist_inputs: `[rows, inputs]` float32, or None where they were not recorded.
     """
 
     offsets: Tensor
@@ -37,7 +37,14 @@ class RaggedBatch:
     action: Tensor
     reward: Tensor
     log_prob: Tensor
-    dist_inputs: Tensor
+    dist_inputs: Tensor | None
+
+    @property
+    def behaviour_inputs(self) -> Tensor:
+        """The `dist_inputs`; ValueError where they were not recorded."""
+        if self.dist_inputs is None:
+            raise ValueError("the table has no column dist_inputs; collect with dist_inputs=True")
+        return self.dist_inputs
 
 
 def as_tensors(table: pa.Table) -> RaggedBatch:
@@ -51,10 +58,8 @@ def as_tensors(table: pa.Table) -> RaggedBatch:
     return RaggedBatch(
         offsets=torch.from_numpy(offsets),
         length=torch.from_numpy(array_of(table, "length")[offsets[:-1]].astype(np.int64)),
-        **{
-            name: _tensor(array_of(table, name))
-            for name in ("t", "obs", "action", "reward", "log_prob", "dist_inputs")
-        },
+        **{name: _tensor(array_of(table, name)) for name in ("t", "obs", "action", "reward", "log_prob")},
+        dist_inputs=_tensor(array_of(table, "dist_inputs")) if "dist_inputs" in table.column_names else None,
     )
 
 

@@ -6,7 +6,7 @@ whether they are what was planned, is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,21 +25,28 @@ class Column:
         meaning: For documentation.
         scalar: The type of a single value per row, or None.
         vector_of: Types of which a row may hold a fixed number.
+        list_of: The type of which a row may hold any number, or None.
+        is_optional: Whether a batch may be without it.
     """
 
     name: str
     meaning: str
     scalar: pa.DataType | None = None
     vector_of: tuple[pa.DataType, ...] = ()
+    list_of: pa.DataType | None = None
+    is_optional: bool = False
 
     def __str__(self) -> str:
         lists = [f"fixed_size_list<{element}>" for element in self.vector_of]
+        lists += [] if self.list_of is None else [f"list<{self.list_of}>"]
         return " or ".join([*([] if self.scalar is None else [str(self.scalar)]), *lists])
 
     def accepts(self, kind: pa.DataType) -> bool:
         """Whether a column of this type may stand here."""
         if pa.types.is_fixed_size_list(kind):
             return kind.value_type in self.vector_of
+        if pa.types.is_list(kind):
+            return kind.value_type == self.list_of
         return self.scalar is not None and kind == self.scalar
 
 
@@ -51,17 +58,30 @@ COLUMNS = (
     Column("action", "before clipping to the action space", pa.int64(), (pa.int64(), pa.float32())),
     Column("reward", "", pa.float64()),
     Column("log_prob", "of the action under the behaviour policy", pa.float32()),
-    Column("dist_inputs", "logits, or means and then log standard deviations", vector_of=(pa.float32(),)),
+    Column(
+        "dist_inputs",
+        "logits, or means and then log standard deviations; where it was asked for",
+        vector_of=(pa.float32(),),
+        is_optional=True,
+    ),
     Column("terminated", "on the step that ended the episode", pa.bool_()),
+    Column(
+        "last_obs",
+        "on the last step of a trajectory: the observation after it; elsewhere empty; not in version 1",
+        list_of=pa.float32(),
+        is_optional=True,
+    ),
 )
-_NAMES = [column.name for column in COLUMNS]
+
+_BLOCK, _MULTIPLIER = 1024, 6364136223846793005  # of `checksum`: words, and a large odd number
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Raises ValueError unless a schema has exactly these columns (no extension types, nothing nested)."""
-    if schema.names != _NAMES:
-        raise ValueError(f"a batch has the columns {', '.join(_NAMES)}, found {', '.join(schema.names)}")
-    for column, field in zip(COLUMNS, schema, strict=True):
+    """Raises ValueError unless a schema has exactly these columns (no extension types)."""
+    columns = _columns_of(schema.names)
+    if schema.names != [column.name for column in columns]:
+        raise _wrong_columns(schema.names)
+    for column, field in zip(columns, schema, strict=True):
         if not column.accepts(field.type):
             raise ValueError(f"column {column.name!r} must be {column}, found {field.type}")
 
@@ -70,16 +90,74 @@ def table_of(arrays: Mapping[str, NDArray[Any]]) -> pa.Table:
     """Builds a table around column arrays without copying them (booleans become bits).
 
     Args:
-        arrays: For each column `[rows]` or `[rows, size]`, of the type that `COLUMNS` says.
+        arrays: For each column `[rows]` or `[rows, size]`, of the type that `COLUMNS` says; for `last_obs`
+            `[trajectories, size]`, which the table holds on the last rows of the trajectories.
     """
-    if set(arrays) != set(_NAMES):
-        raise ValueError(f"a batch has the columns {', '.join(_NAMES)}, found {', '.join(arrays)}")
-    rows = {name: len(array) for name, array in arrays.items()}
+    names = [column.name for column in _columns_of(arrays)]
+    if set(arrays) != set(names):
+        raise _wrong_columns(arrays)
+    rows = {name: len(array) for name, array in arrays.items() if name != "last_obs"}
     if len(set(rows.values())) != 1:
         raise ValueError(f"columns must have the same number of rows, found {rows}")
-    table = pa.Table.from_arrays([_to_arrow(name, arrays[name]) for name in _NAMES], names=_NAMES)
+    columns = [
+        _on_last_rows(arrays[name], arrays["trajectory"])
+        if name == "last_obs"
+        else _to_arrow(name, arrays[name])
+        for name in names
+    ]
+    table = pa.Table.from_arrays(columns, names=names)
     check_columns(table.schema)
     return table
+
+
+def _columns_of(names: Collection[str]) -> list[Column]:
+    """The columns of a batch, those that may be missing only if they are among the names."""
+    return [column for column in COLUMNS if not column.is_optional or column.name in names]
+
+
+def _wrong_columns(names: Iterable[str]) -> ValueError:
+    known = ", ".join(f"{column.name}{' (or not)' * column.is_optional}" for column in COLUMNS)
+    return ValueError(f"a batch has the columns {known}, found {', '.join(names)}")
+
+
+def _on_last_rows(values: NDArray[np.float32], trajectory: NDArray[np.int64]) -> pa.ListArray:
+    """A list per row, which is a row of `values` on the last row of each trajectory and else empty."""
+    lasts = offsets_of(trajectory)[1:] - 1
+    if len(lasts) != len(values):
+        raise ValueError(
+            f"last_obs must have a row for each of {len(lasts)} trajectories, found {len(values)}"
+        )
+    lengths = np.zeros(len(trajectory) + 1, dtype=np.int32)
+    lengths[lasts + 1] = values.shape[1]
+    return pa.ListArray.from_arrays(
+        pa.array(np.cumsum(lengths, dtype=np.int32)), pa.array(np.ascontiguousarray(values).reshape(-1))
+    )
+
+
+def last_obs_of(table: pa.Table) -> NDArray[np.float32]:
+    """The observations after the last steps, `[trajectories, obs_size]`, of a canonical table.
+
+    Raises:
+        ValueError: The table has none: it is of version 1.
+    """
+    if "last_obs" not in table.column_names:
+        raise ValueError("the table was written by version 1, which did not record last observations")
+    size = table.schema.field("obs").type.list_size
+    return _one_chunk(table.column("last_obs")).flatten().to_numpy().reshape(-1, size)
+
+
+def arrays_of(table: pa.Table, name: str) -> list[NDArray[Any]]:
+    """Everything that a column says: one array, or for lists their lengths and then their values."""
+    if not pa.types.is_list(table.schema.field(name).type):
+        return [array_of(table, name)]
+    chunk = _one_chunk(table.column(name))
+    return [chunk.value_lengths().to_numpy(), chunk.flatten().to_numpy()]
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _to_arrow(name: str, array: NDArray[Any]) -> pa.Array:
@@ -95,9 +173,7 @@ def _to_arrow(name: str, array: NDArray[Any]) -> pa.Array:
 def array_of(table: pa.Table, name: str) -> NDArray[Any]:
     """A column as `[rows]` or `[rows, size]`; shares memory where the column is one chunk."""
     column = table.column(name)
-    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(chunk, pa.ChunkedArray):  # combine_chunks of a column without rows
-        chunk = pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], column.type)
+    chunk = _one_chunk(column)
     if pa.types.is_fixed_size_list(column.type):
         return chunk.flatten().to_numpy().reshape(-1, column.type.list_size)
     return chunk.to_numpy(zero_copy_only=column.type != pa.bool_())
@@ -116,6 +192,24 @@ def offsets_of(trajectory: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each trajectory of a canonical table starts, and where the last one ends."""
     changes = np.flatnonzero(trajectory[1:] != trajectory[:-1]) + 1
     return np.concatenate(([0] if len(trajectory) else [], changes, [len(trajectory)])).astype(np.int64)
+
+
+def checksum(table: pa.Table) -> int:
+    """A number that tables with other bits hardly have; for accidents, not against adversaries.
+
+    It takes a small part of the time of a cryptographic digest (`core.batch.digest`).
+    """
+    total = 0
+    for array in (array for name in table.column_names for array in arrays_of(table, name)):
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = len(data) // 8 * 8
+        words = data[:whole].view(np.uint64)
+        # Sums of blocks, each with a factor of its own: blocks that changed places show.
+        sums = np.add.reduceat(words, np.arange(0, len(words), _BLOCK)) if len(words) else words
+        factors = 2 * np.arange(len(sums), dtype=np.uint64) + np.uint64(1)
+        rest = int.from_bytes(data[whole:].tobytes(), "little")
+        total = (total * _MULTIPLIER + int(np.sum(sums * factors)) + rest + len(data)) % 2**64
+    return total
 
 
 def to_message(table: pa.Table) -> tuple[bytes, pa.Buffer]:

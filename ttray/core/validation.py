@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import trajectory_lengths
-from ttray.core.schema import array_of, canonical, check_columns, offsets_of
+from ttray.core.schema import array_of, arrays_of, canonical, check_columns, offsets_of
 
 _NAMED_AT_MOST = 10  # trajectories that one error message lists
 
 
-def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
-    """Raises ValueError unless a table holds exactly what a strategy planned.
+def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: range | None = None) -> None:
+    """Raises ValueError unless a table holds exactly what a strategy planned, or a range of it.
 
     Each trajectory must be there once, with steps 0, 1, 2, … up to its planned length or to its termination,
     whichever is first. The error names each missing, duplicate, unplanned or wrong-length trajectory.
@@ -22,15 +22,17 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
     Args:
         table: Rows in any order.
         strategy: The plan.
+        trajectories: The ids that the table is to hold; all unless given.
     """
     check_columns(table.schema)
     planned = trajectory_lengths(strategy)
+    wanted = trajectories or range(len(planned))
     table = canonical(table)
     trajectory, t = array_of(table, "trajectory"), array_of(table, "t")
     offsets = offsets_of(trajectory)
     starts, ends, counts = offsets[:-1], offsets[1:], np.diff(offsets)
     ids = trajectory[starts]
-    known = (ids >= 0) & (ids < len(planned))
+    known = (ids >= wanted.start) & (ids < wanted.stop)
     length = array_of(table, "length")
     terminated = array_of(table, "terminated")
 
@@ -44,14 +46,22 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy) -> None:
     ended = terminated[ends - 1]
     ended_inside = np.unique(trajectory[:-1][terminated[:-1] & (trajectory[1:] == trajectory[:-1])])
     wrong_length = ids[known & ((counts > expected) | ((counts < expected) & ~ended))]
+    misplaced = np.zeros(0, dtype=np.int64)
+    if "last_obs" in table.column_names:
+        size_of_last_obs = np.zeros(len(t), dtype=np.int32)
+        size_of_last_obs[ends - 1] = table.schema.field("obs").type.list_size
+        misplaced = np.unique(trajectory[arrays_of(table, "last_obs")[0] != size_of_last_obs])
     problems = {
-        "missing": np.setdiff1d(np.arange(len(planned)), ids),
+        "missing": np.setdiff1d(np.arange(wanted.start, wanted.stop), ids),
         "not planned": ids[~known],
         "duplicate": duplicate,
         "with missing steps": gap,
         "with a length column that differs from the plan": np.intersect1d(length_differs, ids[known]),
         "of wrong length": np.setdiff1d(wrong_length, np.union1d(duplicate, gap)),
         "going on after termination": np.setdiff1d(ended_inside, duplicate),
+        "with a last observation missing or not on the last step": np.setdiff1d(
+            misplaced, np.concatenate([duplicate, gap, wrong_length, ids[~known]])
+        ),
     }
     found = [f"{len(bad)} {what}: {_name_trajectories(bad)}" for what, bad in problems.items() if len(bad)]
     if found:

@@ -22,7 +22,7 @@ def compare(
     num_iterations: int,
     directory: Path,
     *,
-    num_env_runners: int = 2,
+    num_env_runners: int | str = 2,
     on_run: Callable[[Run, list[dict[str, float]]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains both algorithms on every seed and draws their curves.

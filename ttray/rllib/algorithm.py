@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -19,15 +18,15 @@ from ray.rllib.utils.metrics import (
 )
 
 from ttray.core import dcs
-from ttray.core.batch import Batch, BatchInfo
-from ttray.core.returns import estimated_return, return_interval
+from ttray.core.returns import return_interval
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
-from ttray.rllib.env_runner import dispatcher_of, maker_from_config
+from ttray.rllib.env_runner import GroupSupplier, maker_from_config
 from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
-from ttray.service.telemetry import CollectionStats, record_optimisation
-from ttray.service.worker import Work
+from ttray.service.handle import BatchHandle
+from ttray.service.service import RolloutService
+from ttray.service.telemetry import record_optimisation
 
 _STATE = "ttray"
 
@@ -44,54 +43,90 @@ class TTPOIS(Algorithm):
 
     def setup(self, config: Any) -> None:
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
-        self._facts = maker_from_config(self.config).facts()
-        self._facts.check_horizon(self.config.horizon)
+        maker = maker_from_config(self.config)
+        maker.facts().check_horizon(self.config.horizon)
         self._strategy = self.config.data_collection_strategy()
         # Without a seed the run still has one, so that a restored run continues as the same run.
         self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed
         self._num_batches = 0
-        self.last_batch: pa.Table | None = None
-        super().setup(config)
+        self._last: BatchHandle | None = None
+        self._setup_without_waiting()
         _refuse_stateful(self.get_module())
-        self._dispatcher = dispatcher_of(self.env_runner_group, self.config.dispatch_settings())
+        self._service = RolloutService(
+            maker,
+            num_env_runners="auto" if self.config.auto_env_runners else 0,
+            supplier=GroupSupplier(self.env_runner_group) if self.config.num_env_runners else None,
+            num_slots=self.config.num_envs_per_env_runner,
+            seed=self._run_seed,
+            settings=self.config.dispatch_settings(),
+            label_selector=self.config.label_selector,
+        )
         self._publish()
+
+    def _setup_without_waiting(self) -> None:
+        """Builds what RLlib builds, the remote runners last: RLlib would wait until all have a place.
+
+        The first of them would be asked for its spaces, and all whether they are healthy, which an actor
+        answers only when some node has room for it.
+        """
+        asked = self.config
+        if asked.num_env_runners:
+            self.config = asked.copy(copy_frozen=False)
+            self.config.num_env_runners = 0
+            self.config.freeze()
+        super().setup(self.config)
+        self.config = asked
+        if asked.num_env_runners:
+            if asked.label_selector:
+                self.env_runner_group._remote_args["label_selector"] = dict(asked.label_selector)
+            self.env_runner_group.add_workers(asked.num_env_runners)
+            self.env_runner_group.sync_weights(
+                from_worker_or_learner_group=self.learner_group, inference_only=True
+            )
+
+    @property
+    def last_batch(self) -> pa.Table | None:
+        """The table of the last training batch, fetched if it is not here yet; None before the first."""
+        return None if self._last is None else self._last.batch().table
 
     def training_step(self) -> None:
         """Collect, improve, publish."""
         with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
-            batch = self._collect()
+            handle = self._collect()
         with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
-            self._improve(batch)
+            self._improve(handle)
         with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             self._publish()
         self._num_batches += 1  # last: an iteration that fails or is interrupted is done again, whole
 
-    def _collect(self) -> Batch:
-        batch, stats = self._dispatcher.collect(self._work(self._strategy, self._num_batches))
-        self.last_batch = batch.table
-        returns = {name: estimated_return(batch, gamma) for name, gamma in self._discounts().items()}
-        self._log(ENV_RUNNER_RESULTS, returns | _counters(stats))
+    def _collect(self) -> BatchHandle:
+        self._last = None  # its rows may be as many as those to come
+        self._service.seed = self._run_seed
+        self._last = handle = self._service.collect(
+            self._strategy, self._policy, iteration=self._num_batches, gamma=self.config.gamma
+        )
+        if self.learner_group.is_local:
+            handle.batch()  # a learner elsewhere fetches the rows itself
+        returns = {
+            "discounted_return": handle.discounted_return,
+            "episode_return_mean": handle.undiscounted_return,
+        }
+        self._log(ENV_RUNNER_RESULTS, returns | _counters(handle))
         self.metrics.log_value(
-            (ENV_RUNNER_RESULTS, "num_env_steps_sampled_lifetime"), stats.num_env_steps, reduce="lifetime_sum"
+            (ENV_RUNNER_RESULTS, "num_env_steps_sampled_lifetime"),
+            handle.stats.num_env_steps,
+            reduce="lifetime_sum",
         )
-        return batch
+        return handle
 
-    def _discounts(self) -> dict[str, float]:
-        """The discounts of the two returns that are reported, by the names of the metrics."""
-        return {"discounted_return": self.config.gamma, "episode_return_mean": 1.0}
-
-    def _improve(self, batch: Batch) -> None:
-        data = (
-            BatchTrainingData(whole_batch=batch)
-            if self.learner_group.is_local
-            else BatchTrainingData(whole_batch_ref=ray.put(batch))
-        )
+    def _improve(self, handle: BatchHandle) -> None:
+        data = BatchTrainingData(handle=handle)
         results = self.learner_group.update(training_data=data)
         if not results:
             raise RuntimeError("the learner is lost; restore the algorithm from its last checkpoint")
         if "error" in results[0]:
             raise RuntimeError(f"iteration {self._num_batches}: {results[0]['error']}")
-        record_optimisation(self._facts.name, results[0]["optimise_time_s"])
+        record_optimisation(self._service.facts.name, results[0]["optimise_time_s"])
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
 
@@ -110,20 +145,6 @@ class TTPOIS(Algorithm):
         self.env_runner.set_state({COMPONENT_RL_MODULE: weights})
         self._policy = policy_of_module(self.get_module())
 
-    def _work(self, strategy: dcs.DataCollectionStrategy, iteration: int) -> Work:
-        return Work(
-            info=BatchInfo(
-                environment=self._facts.name,
-                seed=self._run_seed,
-                iteration=iteration,
-                strategy=strategy,
-                gamma=self.config.gamma,
-                distribution=self._facts.distribution.describe(),
-            ),
-            policy=self._policy,
-            num_slots=self.config.num_envs_per_env_runner,
-        )
-
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Evaluates the policy on exactly `evaluation_duration` full-length trajectories.
 
@@ -136,10 +157,16 @@ class TTPOIS(Algorithm):
         self._call_back("on_evaluate_start")
         number = int(self.config.evaluation_duration)
         strategy = dcs.uniform(self.config.horizon, number * self.config.horizon)
-        work = self._work(strategy, FIRST_EVALUATION_ITERATION + self._num_batches)
-        batch, stats = self._dispatcher.collect(work)
-        results: dict[str, Any] = _counters(stats)
-        for name, gamma in self._discounts().items():
+        self._service.seed = self._run_seed
+        handle = self._service.collect(
+            strategy,
+            self._policy,
+            iteration=FIRST_EVALUATION_ITERATION + self._num_batches,
+            gamma=self.config.gamma,
+        )
+        batch = handle.batch()
+        results: dict[str, Any] = _counters(handle)
+        for name, gamma in (("discounted_return", self.config.gamma), ("episode_return_mean", 1.0)):
             mean, half_width = return_interval(batch, gamma)
             results[name] = mean
             if number > 1:
@@ -178,6 +205,12 @@ class TTPOIS(Algorithm):
             self._num_batches = state[_STATE]["num_batches"]
         self._publish()
 
+    def cleanup(self) -> None:
+        """Ends the workers, also those that do not answer."""
+        if hasattr(self, "_service"):
+            self._service.close()
+        super().cleanup()
+
     def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
         """Writes a checkpoint; relative paths are accepted."""
         return super().save_to_path(_absolute(path), **kwargs)
@@ -202,17 +235,20 @@ class POIS(TTPOIS):
         return POISConfig()
 
 
-def _counters(stats: CollectionStats) -> dict[str, Any]:
+def _counters(handle: BatchHandle) -> dict[str, Any]:
+    stats = handle.stats
     return {
         "num_env_steps_sampled": stats.num_env_steps,
         "num_trajectories": stats.num_trajectories,
         "num_trajectories_recollected": stats.num_trajectories_recollected,
         "num_quotas_redispatched": stats.num_quotas_redispatched,
+        "num_quotas_backed_up": stats.num_quotas_backed_up,
+        "num_env_runners": stats.num_env_runners,
         "num_env_steps_saved": stats.num_env_steps_saved,
         "slot_utilization": stats.slot_utilization,
-        "sample_time_s": stats.time_s,
+        "sample_time_s": stats.time_s + handle.transfer_time_s,
         "plan_time_s": stats.plan_time_s,
-        "transfer_time_s": stats.transfer_time_s,
+        "transfer_time_s": handle.transfer_time_s,
         "worker_time_s": stats.worker_time_s,
         "busiest_worker_time_s": stats.busiest_worker_time_s,
         "environment_time_s": stats.environment_time_s,

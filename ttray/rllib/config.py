@@ -19,7 +19,7 @@ from ttray.rllib.env_runner import QuotaEnvRunner
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
-from ttray.service.settings import DispatchSettings
+from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
@@ -61,6 +61,8 @@ class TTPOISConfig(AlgorithmConfig):
 
         self.env_runner_cls = QuotaEnvRunner
         self.num_env_runners = 0
+        self.auto_env_runners = False
+        self.label_selector: dict[str, str] | None = None
         self.num_envs_per_env_runner = 64
         # The density is of the raw action; the slots clip what goes to the environment.
         self.normalize_actions = False
@@ -131,24 +133,41 @@ class TTPOISConfig(AlgorithmConfig):
         quota_timeout_s: float = NotProvided,
         max_quota_attempts: int = NotProvided,
         env_runner_wait_s: float = NotProvided,
+        backup_quotas: bool = NotProvided,
+        label_selector: dict[str, str] | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets who collects, and how patient the dispatcher is.
+
+        `num_env_runners="auto"` collects on as many actors as the cluster has CPUs for, and follows it
+        when it grows or shrinks. They are actors of ttray's own, because RLlib's group has a fixed number.
 
         Args:
             quotas_per_env_runner: How finely the plan is split; None chooses.
             quota_timeout_s: A runner that needs longer for a quota is killed and restarted.
             max_quota_attempts: How often a quota may fail before training stops with an error.
             env_runner_wait_s: How long to go on without any runner alive.
+            label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
+            backup_quotas: Whether idle runners get copies of quotas that have been out for long.
             **kwargs: Arguments of `AlgorithmConfig.env_runners`.
         """
         super().env_runners(**kwargs)
+        if "num_env_runners" in kwargs:
+            self._settle_auto(kwargs["num_env_runners"])
         return self._assign(
             quotas_per_env_runner=quotas_per_env_runner,
             quota_timeout_s=quota_timeout_s,
             max_quota_attempts=max_quota_attempts,
             env_runner_wait_s=env_runner_wait_s,
+            backup_quotas=backup_quotas,
+            label_selector=label_selector,
         )
+
+    def _settle_auto(self, number: int | str) -> None:
+        """RLlib's own number is 0 where ttray chooses it."""
+        self.auto_env_runners = check_num_env_runners(number) == "auto"
+        if self.auto_env_runners:
+            self.num_env_runners = 0
 
     def _assign(self, **settings: Any) -> Self:
         for name, value in settings.items():
@@ -164,6 +183,8 @@ class TTPOISConfig(AlgorithmConfig):
 
     def validate(self) -> None:
         """Raises ValueError for what cannot work, with the value found and the fix."""
+        if isinstance(self.num_env_runners, str):  # from a dictionary, or wrong
+            self._settle_auto(self.num_env_runners)
         super().validate()
         for key in ("horizon", "budget"):
             if getattr(self, key) == 0:

@@ -6,9 +6,11 @@ Quotas run in environments of their own.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
+import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.env.env_context import EnvContext
@@ -18,9 +20,10 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from ttray.core.quotas import Quota
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.dispatcher import Dispatcher, LocalDispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import Outcome, RolloutWorker, Work
+from ttray.service.channel import ActorChannel, Channel
+from ttray.service.receipt import Failure, Receipt
+from ttray.service.suppliers import Demand
+from ttray.service.worker import Message, RolloutWorker, Work
 
 
 class QuotaEnvRunner(SingleAgentEnvRunner):
@@ -33,8 +36,8 @@ class QuotaEnvRunner(SingleAgentEnvRunner):
         super().__init__(config=config, **kwargs)
         self._quota_worker = RolloutWorker(maker_from_config(config))
 
-    def run_quota(self, work: Work, quota: Quota) -> Outcome:
-        """Collects a quota with the policy that travels in `work`."""
+    def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
+        """Collects a quota with the policy that travels in `work`; see `RolloutWorker.run_quota`."""
         return self._quota_worker.run_quota(work, quota)
 
 
@@ -57,10 +60,35 @@ def maker_from_config(config: AlgorithmConfig) -> EnvironmentMaker:
     )
 
 
-def dispatcher_of(group: EnvRunnerGroup, settings: DispatchSettings) -> Dispatcher | LocalDispatcher:
-    """The dispatcher over the runners of a group, or over its local runner if it has no others."""
-    if group.num_remote_env_runners() == 0:
-        return LocalDispatcher(group.local_env_runner, settings)
-    # By handle and not through the group's request queue: that one drops failed calls silently
-    # and wakes up only when every call has returned.
-    return Dispatcher(group._worker_manager.actors(), settings)
+class GroupSupplier:
+    """The remote runners of RLlib's group as workers of the service.
+
+    Args:
+        group: It ends its runners itself.
+    """
+
+    def __init__(self, group: EnvRunnerGroup) -> None:
+        # By handle and not through the group's request queue: that one drops failed calls silently
+        # and wakes up only when every call has returned.
+        self._channels = {
+            number: ActorChannel(actor, needs=_needs(group))
+            for number, actor in group._worker_manager.actors().items()
+        }
+
+    def channels(self, alive: Collection[int], demand: Demand) -> Mapping[int, Channel]:
+        """Always the same."""
+        return self._channels
+
+    def stop(self, idle: Collection[int]) -> None:
+        """Kills those that would let the group wait for ever: without a place, stopped, or in a quota."""
+        for number in self._channels.keys() - set(idle):
+            ray.kill(self._channels[number].actor)
+
+
+def _needs(group: EnvRunnerGroup) -> str:
+    arguments = group._remote_args
+    needs = [f"{arguments.get('num_cpus', 1)} CPU"]
+    needs += [f"{arguments['num_gpus']} GPU"] if arguments.get("num_gpus") else []
+    return ", ".join(
+        [*needs, *(f"{size} {name}" for name, size in (arguments.get("resources") or {}).items())]
+    )

@@ -5,31 +5,29 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from ttray.core.batch import Batch
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.service.handle import BatchHandle
 
 
 @dataclasses.dataclass
 class BatchTrainingData(TrainingData):
-    """A batch for the learner: the batch itself, or a reference for a learner elsewhere.
+    """A batch for the learner, which fetches its rows from where they are.
 
     RLlib's class has a field `batch` of another type.
     """
 
-    whole_batch: Batch | None = None
-    whole_batch_ref: ray.ObjectRef | None = None
+    handle: BatchHandle | None = None
 
     def validate(self) -> None:
-        """Raises unless exactly one of the two is given."""
-        if (self.whole_batch is None) == (self.whole_batch_ref is None):
-            raise ValueError("give either whole_batch or whole_batch_ref")
+        """Raises unless there is a batch."""
+        if self.handle is None:
+            raise ValueError("give the handle of a batch")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -38,9 +36,7 @@ class BatchTrainingData(TrainingData):
         return [(self, {})]
 
     def solve_refs(self) -> None:
-        """Fetches the batch."""
-        if self.whole_batch_ref is not None:
-            self.whole_batch, self.whole_batch_ref = ray.get(self.whole_batch_ref), None
+        """Nothing to do: the handle fetches what it refers to."""
 
 
 class WholeBatchLearner(TorchLearner):
@@ -60,8 +56,7 @@ class WholeBatchLearner(TorchLearner):
             The learner's metrics; or `error`, because a remote learner that raises is lost for good.
         """
         training_data.validate()
-        training_data.solve_refs()
-        assert training_data.whole_batch is not None
+        assert training_data.handle is not None
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
 
@@ -69,7 +64,7 @@ class WholeBatchLearner(TorchLearner):
             return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
 
         try:
-            metrics = improve(module, forward, training_data.whole_batch, settings)
+            metrics = improve(module, forward, training_data.handle.batch(), settings)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1

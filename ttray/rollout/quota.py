@@ -72,6 +72,7 @@ def collect_quota(
     quota: Quota,
     *,
     num_slots: int,
+    dist_inputs: bool = True,
 ) -> tuple[pa.Table, RolloutStats]:
     """Collects the trajectories of a quota.
 
@@ -81,6 +82,7 @@ def collect_quota(
         info: The batch that the quota belongs to.
         quota: Which trajectories.
         num_slots: Slots to use at most.
+        dist_inputs: Whether to record the policy's outputs.
 
     Returns:
         The transitions in canonical order (without the metadata of a batch), and what they cost.
@@ -92,7 +94,7 @@ def collect_quota(
     lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
     packing = pack(lengths, num_slots)
     run = _Run(make_slots(packing.num_slots), policy, info, quota, lengths, packing)
-    return run.collect()
+    return run.collect(dist_inputs)
 
 
 class _Run:
@@ -141,10 +143,11 @@ class _Run:
         self._slot_of = [0] * len(lengths)
         self._start = [0] * len(lengths)
         self._num_rows = [0] * len(lengths)
+        self._last_obs = np.zeros((len(lengths), 0), dtype=np.float32)
         self._buffers: dict[str, NDArray[Any]] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
-    def collect(self) -> tuple[pa.Table, RolloutStats]:
+    def collect(self, dist_inputs: bool) -> tuple[pa.Table, RolloutStats]:
         """Runs the quota to its end."""
         started = time.perf_counter()
         try:
@@ -158,7 +161,7 @@ class _Run:
             self._check_finite()  # the likely cause of what went wrong later
             raise self._failure_of(error) from error
         self._check_finite()
-        table = self._table()
+        table = self._table(dist_inputs)
         return table, RolloutStats(
             num_env_steps=table.num_rows,
             num_env_steps_saved=sum(self._lengths) - table.num_rows,
@@ -200,7 +203,9 @@ class _Run:
         for slot in slots:
             self._begin_next(slot)
         self._next_end = int(self._end.min())
-        return self._reset(slots)
+        obs = self._reset(slots)
+        self._last_obs = np.zeros((len(self._lengths), obs.shape[1]), dtype=np.float32)
+        return obs
 
     def _finish(self, step: SlotStep) -> NDArray[np.float32] | None:
         """Ends what ended with the last step, and begins what comes next in those slots."""
@@ -209,7 +214,10 @@ class _Run:
         if step.truncated is not None:
             self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
-        for slot in np.flatnonzero(ended).tolist():
+        slots = np.flatnonzero(ended).tolist()
+        # Before the resets, which may reuse the memory of the observations.
+        self._last_obs[[self._position[slot] for slot in slots]] = step.obs[slots]
+        for slot in slots:
             position = self._position[slot]
             self._num_rows[position] = self._now - self._start[position]
             if self._begin_next(slot):
@@ -268,7 +276,7 @@ class _Run:
             self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
         self._buffers[name][self._now, : self._width] = value
 
-    def _table(self) -> pa.Table:
+    def _table(self, dist_inputs: bool) -> pa.Table:
         """Gathers the rows of the trajectories one after the other."""
         num_rows = np.array(self._num_rows)
         position = np.repeat(np.arange(len(num_rows)), num_rows)
@@ -283,6 +291,8 @@ class _Run:
         # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
         pieces = zip(inputs.split(_PIECE), actions.split(_PIECE), strict=True)
         log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
+        if not dist_inputs:
+            del columns["dist_inputs"]
         return table_of(
             columns
             | {
@@ -290,6 +300,7 @@ class _Run:
                 "length": np.array(self._lengths, dtype=np.int32)[position],
                 "t": t.astype(np.int32),
                 "log_prob": log_prob.numpy(),
+                "last_obs": self._last_obs,
             }
         )
 

@@ -6,11 +6,11 @@ import logging
 import os
 
 
-def connect(num_env_runners: int, *, num_cpus: int | None = None) -> None:
+def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
     """Joins the cluster that the job runs on, or starts one of this machine with room for the env runners.
 
     Args:
-        num_env_runners: That there must be room for.
+        num_env_runners: That there must be room for; "auto" takes what there is.
         num_cpus: Of an embedded cluster; this machine's unless given.
     """
     import ray  # not above: every command needs `quieten`, few need Ray
@@ -20,9 +20,10 @@ def connect(num_env_runners: int, *, num_cpus: int | None = None) -> None:
     if "RAY_ADDRESS" in os.environ:
         ray.init(logging_level="ERROR", log_to_driver=False)
     else:
+        cpus = num_cpus or os.cpu_count() or 1
         ray.init(
             address="local",
-            num_cpus=max(num_cpus or os.cpu_count() or 1, num_env_runners + 1),
+            num_cpus=max(cpus, num_env_runners + 1 if isinstance(num_env_runners, int) else 0),
             include_dashboard=False,
             logging_level="ERROR",
             log_to_driver=False,

@@ -52,7 +52,7 @@ def evaluate(
     strategy: str = "truncated",
     delta: float = 0.05,
     reward_range: float | None = None,
-    num_env_runners: int = 0,
+    num_env_runners: int | str = 0,
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
     """Evaluates a trained policy on a fresh batch: its return, with intervals.
@@ -66,7 +66,8 @@ def evaluate(
         strategy: "truncated", "exact" or "uniform".
         delta: Probability that an interval misses.
         reward_range: Largest minus smallest possible reward; as recorded unless given.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; 0 collects in this process.
+        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
+            cluster has CPUs for; 0 collects in this process.
         on_progress: Told how far it is; a line on the terminal unless given.
     """
     checkpoint = find_checkpoint(policy)
@@ -153,7 +154,7 @@ def ope(
         discounts.add(info.gamma)
         distribution = from_description(info.distribution)
         target = distribution_inputs(policy, batch.obs, distribution.num_inputs)
-        compare = distribution.comparison(batch.dist_inputs, batch.action)
+        compare = distribution.comparison(batch.behaviour_inputs, batch.action)
         recordings.append(Recording(batch, info.strategy, compare(target)))
     gamma = _common(discounts) if gamma is None else gamma
     recorded = max(float(each.batch.reward.abs().max()) for each in recordings)

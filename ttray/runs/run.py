@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ttray.core.checks import check_count, check_delta
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.runs.tasks import choose_task
+from ttray.service.settings import check_num_env_runners
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 
@@ -22,7 +23,8 @@ class Run:
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Of everything random.
         num_iterations: When to stop.
-        num_env_runners: Remote collectors; 0 collects in the driver. Changes no result.
+        num_env_runners: Remote collectors, or "auto" for as many as the cluster has CPUs for; 0 collects in
+            the driver. Changes no result.
         checkpoint_every: Iterations between checkpoints.
         environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
             budget are needed, and the defaults of `TTPOISConfig` hold for all else.
@@ -40,7 +42,7 @@ class Run:
     gamma: float | None = None
     seed: int = 0
     num_iterations: int = 60
-    num_env_runners: int = 2
+    num_env_runners: int | str = 2
     checkpoint_every: int = 10
     environment: str | None = None
     horizon: int | None = None
@@ -57,10 +59,10 @@ class Run:
         for name, minimum in (
             ("seed", 0),
             ("num_iterations", 1),
-            ("num_env_runners", 0),
             ("checkpoint_every", 1),
         ):
             check_count(name, getattr(self, name), minimum)
+        check_num_env_runners(self.num_env_runners)
         task = choose_task(
             preset_name=self.preset,
             environment=self.environment,

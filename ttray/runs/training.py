@@ -64,7 +64,7 @@ def train(
     gamma: float | None = None,
     seed: int = 0,
     num_iterations: int = 60,
-    num_env_runners: int = 2,
+    num_env_runners: int | str = 2,
     checkpoint_every: int = 10,
     horizon: int | None = None,
     budget: int | None = None,
@@ -85,8 +85,8 @@ def train(
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Of everything random.
         num_iterations: When to stop.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; 0 collects in this process.
-            Changes no result.
+        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
+            cluster has CPUs for; 0 collects in this process. Changes no result.
         checkpoint_every: Iterations between checkpoints.
         horizon: Longest trajectory.
         budget: Environment steps per iteration.

@@ -1,268 +1,279 @@
 """The dispatcher: deals quotas to workers until exactly the planned trajectories are there.
 
 One quota is in flight per worker. A quota is lost when its worker dies, hangs, or answers with an error;
-it is then sent out again, whole, to whoever is free: trajectories are pure functions of their ids, so the
-second try gives the same bits, and a late first answer may be ignored.
+it is then sent out again, whole, to whoever is free. When nothing is left to send, idle workers get copies of
+what has been out for too long. Trajectories are pure functions of their ids, so any answer to a quota has the
+same bits: the first counts, and nobody waits for the others.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.exceptions import RayTaskError
 
-from ttray.core.batch import Batch
 from ttray.core.quotas import Quota
+from ttray.service.channel import Answer, Channel
+from ttray.service.crew import Crew
 from ttray.service.progress import OnProgress
+from ttray.service.receipt import Failure
 from ttray.service.settings import DispatchSettings
+from ttray.service.stragglers import Pace
 from ttray.service.tally import Tally
-from ttray.service.telemetry import CollectionStats
-from ttray.service.worker import RolloutWorker, Work
+from ttray.service.worker import Work
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.5  # longest wait before time-outs and progress are looked at again
-_PING_AGAIN_S = 0.2
 
 
 class CollectionError(RuntimeError):
     """The plan could not be collected; the message names the cause and the cure."""
 
 
-class LocalDispatcher:
-    """Collects in this process: the same quotas, the same worker, no Ray."""
+@dataclass(eq=False)
+class _Collection:
+    """What one collection has yet to do."""
 
-    def __init__(self, worker: RolloutWorker, settings: DispatchSettings) -> None:
-        self._worker, self._settings = worker, settings
-
-    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[Batch, CollectionStats]:
-        """Collects a batch; see `Dispatcher.collect`."""
-        tally = Tally.of(work, 1, self._settings)
-        for quota in tally.quotas:
-            for attempt in range(1, self._settings.max_quota_attempts + 1):
-                outcome = self._worker.run_quota(work, quota)
-                if outcome.error is None:
-                    break
-                if attempt == self._settings.max_quota_attempts:
-                    raise _gave_up(quota, attempt, outcome.error)
-                logger.warning("%s failed, trying again: %s", work.name(quota), outcome.error)
-                tally.sent_again.append(quota)
-            tally.add(quota, outcome)
-            if on_progress:
-                on_progress(tally.progress())
-        return tally.finish(work)
+    work: Work
+    shared: Any
+    tally: Tally
+    num_steps: Mapping[int, int]
+    quotas: dict[int, Quota]
+    pending: list[int]  # a heap of indices: the longest trajectories first
+    errors: Counter[int] = field(default_factory=Counter)
+    copies: Counter[int] = field(default_factory=Counter)  # on their way
+    out: deque[_Flight] = field(default_factory=deque)  # in the order in which they left
+    suspect: deque[_Flight] = field(default_factory=deque)  # the same, with workers that were too slow
+    has_lost: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Flight:
-    """A quota on its way: who has it, and until when. None: of a collection that was given up."""
+    """A quota on its way: whose it is, who has it, and since when."""
 
+    collection: _Collection
+    quota: Quota
     worker: int
-    quota: Quota | None
-    deadline: float
-    name: str  # for logs
+    sent: float
+
+    @property
+    def name(self) -> str:
+        """For logs."""
+        return self.collection.work.name(self.quota)
 
 
 class Dispatcher:
-    """Collects on remote workers.
+    """Collects on workers elsewhere, which may come and go.
 
     Args:
-        workers: Ray actor handles with the methods of `RolloutWorker`, by number. The actors must be
-            restartable (`max_restarts`), or a death is for good.
         settings: How patient to be.
     """
 
-    def __init__(self, workers: Mapping[int, Any], settings: DispatchSettings) -> None:
-        if not workers:
-            raise ValueError("the dispatcher needs at least one worker; use LocalDispatcher for none")
-        self._workers = dict(workers)
+    def __init__(self, settings: DispatchSettings) -> None:
         self._settings = settings
-        self._idle: deque[int] = deque()
-        self._flights: dict[ray.ObjectRef, _Flight] = {}
-        self._pings: dict[ray.ObjectRef, int] = {}
-        self._ping_at: dict[int, float] = {}
-        self._gone: dict[int, ActorDiedError] = {}
-        for worker in self._workers:
-            self._ping(worker)
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.crew = Crew(self._events)
+        self._flights: dict[int, _Flight] = {}  # in the order in which they left, of whichever collection
+        self._numbers = itertools.count()
+        self._pace = Pace()
+        self._current: _Collection | None = None
 
-    def collect(self, work: Work, on_progress: OnProgress | None = None) -> tuple[Batch, CollectionStats]:
-        """Collects a batch.
+    def set_workers(self, channels: Mapping[int, Channel]) -> int:
+        """Says who the workers are from now on; returns how many will share the next plan."""
+        self.crew.set_members(channels)
+        self._take_events(0.0)
+        return self.crew.num_expected({flight.worker for flight in self._flights.values()})
+
+    def collect(
+        self,
+        work: Work,
+        shared: Any,
+        tally: Tally,
+        num_steps: Mapping[int, int],
+        on_progress: OnProgress | None,
+    ) -> None:
+        """Collects quotas.
 
         Args:
-            work: What to collect, with which policy.
+            work: What they have in common.
+            shared: The same as the channels send it.
+            tally: Which quotas; takes what comes back.
+            num_steps: Planned steps of each quota, by index.
             on_progress: Told whenever a quota is done.
-
-        Returns:
-            Exactly the planned trajectories in canonical order, and what they cost.
 
         Raises:
             CollectionError: A quota failed too often, or no worker came back in time.
         """
-        tally = Tally.of(work, len(self._workers) - len(self._gone) or 1, self._settings)
-        pending = deque(tally.quotas)
-        errors: Counter[int] = Counter()
-        work_ref = ray.put(work)
+        quotas = {quota.index: quota for quota in tally.quotas}
+        self._current = now = _Collection(work, shared, tally, num_steps, quotas, pending=sorted(quotas))
+        self._pace.begin()
         last_life = time.monotonic()
         try:
-            while len(tally.outcomes) < len(tally.quotas):
-                while pending and self._idle:
-                    quota = pending.popleft()
-                    self._send(self._idle.popleft(), work_ref, quota, work.name(quota))
-                if self._flights or self._idle:
+            while not tally.is_complete():
+                self._deal(now)
+                if self._flights or self.crew.has_idle():
                     last_life = time.monotonic()
                 elif (
-                    len(self._gone) == len(self._workers)
+                    len(self.crew.gone) == len(self.crew.channels)
                     or time.monotonic() - last_life > self._settings.env_runner_wait_s
                 ):
                     raise self._nobody_left()
-                lost = [*self._receive(tally, errors), *self._overdue(errors)]
-                if lost:
-                    tally.sent_again += lost
-                    # The longest trajectories first, also among what was lost.
-                    pending = deque(sorted([*lost, *pending], key=lambda quota: quota.index))
-                if on_progress and not lost:
+                self._take_events(self._patience(now))
+                self._end_overdue()
+                self.crew.ping_due()
+                self.crew.report_unplaced()
+                if on_progress and not now.has_lost:
                     on_progress(tally.progress())
+                now.has_lost = False
         finally:
-            self._forget_quotas()
-        return tally.finish(work)
+            self._current = None  # what is still on its way belongs to nobody now
 
-    def _send(self, worker: int, work_ref: ray.ObjectRef, quota: Quota, name: str) -> None:
-        reference = self._workers[worker].run_quota.remote(work_ref, quota)
-        deadline = time.monotonic() + self._settings.quota_timeout_s
-        self._flights[reference] = _Flight(worker, quota, deadline, name)
+    def _deal(self, now: _Collection) -> None:
+        while now.pending and self.crew.has_idle():
+            self._send(now, now.quotas[heapq.heappop(now.pending)])
+        if not self._settings.backup_quotas:
+            return
+        while not now.pending and self.crew.has_idle() and (flight := self._straggler(now)):
+            logger.info("%s: worker %d is late; sending a copy", flight.name, flight.worker)
+            now.tally.backed_up.append(flight.quota)
+            self._send(now, flight.quota)
 
-    def _receive(self, tally: Tally, errors: Counter[int]) -> list[Quota]:
-        """Waits for answers; takes in what arrived and returns the quotas that were lost."""
-        self._ping_due()
-        references = [*self._flights, *self._pings]
-        if not references:
-            time.sleep(_PING_AGAIN_S)
-            return []
-        ready, _ = ray.wait(references, num_returns=1, timeout=self._patience())
-        if len(ready) == 1 and len(references) > 1:  # take along whatever else is ready by now
-            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
-        fetching = time.perf_counter()
-        answers = _fetch(ready)
-        tally.transfer_time_s += time.perf_counter() - fetching
-        lost = []
-        for reference, outcome in zip(ready, answers, strict=True):
-            if reference in self._pings:
-                self._take_ping(self._pings.pop(reference), outcome)
-                continue
-            flight = self._flights.pop(reference)
-            if flight.quota is None:
-                self._ping(flight.worker)
-                continue
-            if isinstance(outcome, RayError):
-                what = "raised" if isinstance(outcome, RayTaskError) else "died"
-                problem = f"worker {flight.worker} {what}: {outcome}"
-                logger.warning("%s: %s; sending it again", flight.name, problem)
-                self._ping(flight.worker)
-                self._count(errors, flight.quota, 2, problem)
-                lost.append(flight.quota)
-                continue
-            self._idle.append(flight.worker)
-            if outcome.error is None:
-                tally.add(flight.quota, outcome)
-                continue
-            self._count(errors, flight.quota, 1, outcome.error)
-            logger.warning("%s failed, sending it again: %s", flight.name, outcome.error)
-            lost.append(flight.quota)
-        return lost
+    def _send(self, now: _Collection, quota: Quota) -> None:
+        worker, number = self.crew.next_idle(), next(self._numbers)
+        flight = _Flight(now, quota, worker, time.monotonic())
+        self._flights[number] = flight
+        now.copies[quota.index] += 1
+        (now.suspect if worker in self.crew.slow else now.out).append(flight)
 
-    def _count(self, errors: Counter[int], quota: Quota, patience: int, error: str) -> None:
-        """Counts a failure of a quota; raises CollectionError when it was one too many."""
-        errors[quota.index] += 1
-        if errors[quota.index] >= patience * self._settings.max_quota_attempts:
-            raise _gave_up(quota, errors[quota.index], error)
+        def on_answer(answer: Answer) -> None:
+            self._events.put(partial(self._take_answer, number, answer))
 
-    def _patience(self) -> float:
-        now = time.monotonic()
+        self.crew.channels[worker].send(now.shared, quota, on_answer)
+
+    def _straggler(self, now: _Collection) -> _Flight | None:
+        """The flight that has been out longest, if that is too long. Workers that were slow have no grace."""
+        for flights, patience in ((now.suspect, 0.0), (now.out, 1.0)):
+            while flights and not self._is_alone(flights[0]):
+                flights.popleft()
+            if flights and self._late_in(flights[0]) * patience <= 0.0:
+                return flights.popleft()
+        return None
+
+    def _is_alone(self, flight: _Flight) -> bool:
+        """Whether a quota is still on its way, once."""
+        index, now = flight.quota.index, flight.collection
+        return index not in now.tally.receipts and now.copies[index] == 1
+
+    def _late_in(self, flight: _Flight) -> float:
+        """Seconds until a flight is late."""
+        limit = self._pace.limit(flight.collection.num_steps[flight.quota.index])
+        return flight.sent + limit - time.monotonic()
+
+    def _patience(self, now: _Collection) -> float:
+        instant = time.monotonic()
         # Flights are in the order in which they left, and all have the same time: the first is due first.
-        events = [flight.deadline for flight in islice(self._flights.values(), 1)]
-        events += self._ping_at.values()
-        return min([_POLL_S, *(max(event - now, 0.0) for event in events)])
+        waits = [self._due(flight) - instant for flight in islice(self._flights.values(), 1)]
+        waits += [when - instant for when in (self.crew.next_ping(),) if when is not None]
+        if self._settings.backup_quotas and not now.pending and now.out and self.crew.has_idle():
+            waits.append(self._late_in(now.out[0]))
+        return max(min([_POLL_S, *waits]), 0.0)
 
-    def _overdue(self, errors: Counter[int]) -> list[Quota]:
-        """Kills the workers that hang; returns what they had."""
+    def _due(self, flight: _Flight) -> float:
+        return flight.sent + self._settings.quota_timeout_s
+
+    def _take_events(self, patience_s: float) -> None:
+        """Waits for something to happen; then takes in all that has happened by now."""
+        try:
+            self._events.get(timeout=patience_s)()
+            while True:
+                self._events.get_nowait()()
+        except Empty:
+            return
+
+    def _take_answer(self, number: int, answer: Answer) -> None:
+        flight = self._flights.pop(number, None)
+        if flight is None:
+            return  # its worker was killed for being late
+        now, worker, outcome = flight.collection, flight.worker, answer.outcome
+        time_s = time.monotonic() - flight.sent
+        now.copies[flight.quota.index] -= 1
+        if isinstance(outcome, Exception):
+            self.crew.ping(worker)
+            what = "raised" if isinstance(outcome, RayTaskError) else "died"
+            self._lose(flight, 2, f"worker {worker} {what}: {outcome}")
+            return
+        self.crew.rest(worker)
+        if isinstance(outcome, Failure):
+            self._lose(flight, 1, outcome.error)
+            return
+        is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
+        if now is self._current and now.tally.add(outcome, answer.table):
+            self._pace.note(time_s, now.num_steps[flight.quota.index])
+        elif is_late:
+            self.crew.slow.add(worker)  # others were quicker with the same quota
+            return
+        if not is_late:
+            self.crew.slow.discard(worker)
+
+    def _lose(self, flight: _Flight, patience: int, problem: str) -> None:
+        """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often."""
+        now, index = flight.collection, flight.quota.index
+        if now is not self._current or index in now.tally.receipts:
+            return
+        now.errors[index] += 1
+        if now.errors[index] >= patience * self._settings.max_quota_attempts:
+            raise gave_up(flight.quota, now.errors[index], problem)
+        now.has_lost = True
+        if now.copies[index] == 0:
+            logger.warning("%s failed, sending it again: %s", flight.name, problem)
+            now.tally.sent_again.append(flight.quota)
+            heapq.heappush(now.pending, index)
+
+    def _end_overdue(self) -> None:
+        """Kills the workers that hang."""
         now = time.monotonic()
-        late = dict(takewhile(lambda item: item[1].deadline <= now, self._flights.items()))
-        for reference, flight in late.items():
+        late = dict(takewhile(lambda item: self._due(item[1]) <= now, self._flights.items()))
+        for number, flight in late.items():
+            del self._flights[number]
+            flight.collection.copies[flight.quota.index] -= 1
             problem = (
                 f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
                 "(quota_timeout_s) and was killed"
             )
             logger.warning("%s: %s", flight.name, problem)
-            del self._flights[reference]
-            ray.kill(self._workers[flight.worker], no_restart=False)
-            self._ping(flight.worker)
-            if flight.quota is not None:
-                self._count(errors, flight.quota, 2, f"{problem}; raise it if quotas may take longer")
-        return [flight.quota for flight in late.values() if flight.quota is not None]
-
-    def _ping(self, worker: int) -> None:
-        """Asks whether a worker is alive; it is used again once it answers."""
-        self._pings[self._workers[worker].ping.remote()] = worker
-
-    def _ping_due(self) -> None:
-        now = time.monotonic()
-        for worker in [worker for worker, when in self._ping_at.items() if when <= now]:
-            del self._ping_at[worker]
-            self._ping(worker)
-
-    def _take_ping(self, worker: int, answer: int | RayError) -> None:
-        if isinstance(answer, ActorDiedError):
-            logger.error("worker %d is gone for good: %s", worker, answer)
-            self._gone[worker] = answer
-        elif isinstance(answer, RayError):
-            # On its way up or down: a ping that is sent while an actor restarts may fail.
-            self._ping_at[worker] = time.monotonic() + _PING_AGAIN_S
-        else:
-            self._idle.append(worker)
-
-    def _forget_quotas(self) -> None:
-        """After a failure: nobody waits for what is still on its way, but a worker that hangs in it is
-        killed in its time all the same."""
-        for reference, flight in self._flights.items():
-            self._flights[reference] = replace(flight, quota=None)
+            if flight.worker in self.crew.channels:
+                self.crew.channels[flight.worker].kill()
+                self.crew.ping(flight.worker)
+            self._lose(flight, 2, f"{problem}; raise it if quotas may take longer")
 
     def _nobody_left(self) -> CollectionError:
-        if len(self._gone) == len(self._workers):
+        number, gone = len(self.crew.channels), self.crew.gone
+        if len(gone) == number:
             return CollectionError(
-                f"all {len(self._workers)} rollout workers are gone for good. The last death:\n"
-                f"{list(self._gone.values())[-1]}"
+                f"all {number} rollout workers are gone for good. The last death:\n{list(gone.values())[-1]}"
             )
         return CollectionError(
-            f"none of the {len(self._workers)} rollout workers has been alive for "
-            f"{self._settings.env_runner_wait_s:.0f} s ({len(self._gone)} are gone for good). The cluster "
+            f"none of the {number} rollout workers has been alive for "
+            f"{self._settings.env_runner_wait_s:.0f} s ({len(gone)} are gone for good). The cluster "
             f"has {ray.cluster_resources().get('CPU', 0):.0f} CPUs; start nodes, ask for fewer "
             "env runners, or raise env_runner_wait_s"
         )
 
 
-def _fetch(references: list[ray.ObjectRef]) -> list[Any]:
-    """What the calls answered, or the RayError that they ended in."""
-    try:
-        return ray.get(references)  # all at once takes a third of the time, but raises the first error
-    except RayError:
-        return [_fetch_one(reference) for reference in references]
-
-
-def _fetch_one(reference: ray.ObjectRef) -> Any:
-    try:
-        return ray.get(reference)
-    except RayError as error:
-        return error
-
-
-def _gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
+def gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
+    """The error of a quota that failed too often."""
     return CollectionError(
         f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
         f"attempts. The last error:\n{error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from ttray.core.checks import check_count, check_positive
 
@@ -18,12 +19,14 @@ class DispatchSettings:
         max_quota_attempts: How often a quota may fail by an error of its environment before the collection
             gives up; twice as often where its worker dies or hangs, which need not be its fault.
         env_runner_wait_s: How long to go on without any worker alive.
+        backup_quotas: Whether idle workers get copies of quotas that have been out for long.
     """
 
     quotas_per_env_runner: int | None = None
     quota_timeout_s: float = 600.0
     max_quota_attempts: int = 3
     env_runner_wait_s: float = 60.0
+    backup_quotas: bool = True
 
     def __post_init__(self) -> None:
         if self.quotas_per_env_runner is not None:
@@ -31,3 +34,14 @@ class DispatchSettings:
         check_positive("quota_timeout_s", self.quota_timeout_s)
         check_count("max_quota_attempts", self.max_quota_attempts)
         check_positive("env_runner_wait_s", self.env_runner_wait_s)
+        if not isinstance(self.backup_quotas, bool):
+            raise ValueError(f"backup_quotas must be True or False, found {self.backup_quotas!r}")
+
+
+def check_num_env_runners(value: int | str) -> int | str:
+    """Returns a number of env runners of at least 0, or "auto"."""
+    if value == "auto":
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {value!r}')
+    return int(value)

@@ -34,14 +34,15 @@ class CollectionStats:
         num_slot_steps: Environment steps executed for the quotas that count.
         num_quotas: Quotas that the plan was split into.
         num_quotas_redispatched: How often a quota was sent out again.
-        num_trajectories_recollected: Trajectories in those quotas.
+        num_quotas_backed_up: How often a second copy of a quota was sent out because the first took long.
+        num_trajectories_recollected: Trajectories in the quotas that were sent out again.
+        num_env_runners: Workers that collected at least one of the quotas.
         environment_time_s: Seconds inside environments, added up over workers.
         inference_time_s: Seconds inside the policy, added up over workers.
         worker_time_s: Seconds that workers spent on quotas, added up.
         busiest_worker_time_s: Seconds of the worker that spent most.
         plan_time_s: Seconds of the driver splitting the plan into quotas.
-        transfer_time_s: Seconds of the driver fetching, joining and checking tables.
-        time_s: Seconds from start to validated table.
+        time_s: Seconds from start to the proof that the batch is the plan.
     """
 
     num_env_steps: int
@@ -50,13 +51,14 @@ class CollectionStats:
     num_slot_steps: int
     num_quotas: int
     num_quotas_redispatched: int
+    num_quotas_backed_up: int
     num_trajectories_recollected: int
+    num_env_runners: int
     environment_time_s: float
     inference_time_s: float
     worker_time_s: float
     busiest_worker_time_s: float
     plan_time_s: float
-    transfer_time_s: float
     time_s: float
 
     @property
@@ -70,6 +72,7 @@ class _Metrics:
     steps: Counter
     trajectories: Counter
     quotas_redispatched: Counter
+    quotas_backed_up: Counter
     trajectories_recollected: Counter
     slot_utilization: Gauge
     iteration: Gauge
@@ -89,6 +92,7 @@ def _metrics() -> _Metrics:
         steps=counter("env_steps", "Environment steps in collected batches"),
         trajectories=counter("trajectories", "Trajectories in collected batches"),
         quotas_redispatched=counter("quotas_redispatched", "Quotas that were sent out again"),
+        quotas_backed_up=counter("quotas_backed_up", "Second copies of quotas that took long"),
         trajectories_recollected=counter("trajectories_recollected", "Trajectories in those quotas"),
         slot_utilization=Gauge("ttray_slot_utilization", "Steps kept / steps executed", tag_keys=_TAGS),
         iteration=Gauge("ttray_iteration", "Iteration of the last training batch", tag_keys=_TAGS),
@@ -104,14 +108,15 @@ def _tags(environment: str, purpose: str) -> dict[str, str]:
 def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
     """Logs what a collection did, and tells Ray."""
     logger.info(
-        "iteration %d: trajectories 0 to %d of %s, %d steps in %.3f s, %d of %d quotas sent again",
+        "iteration %d: trajectories 0 to %d of %s, %d steps in %.3f s, %d quotas, %d sent again, %d copied",
         info.iteration,
         stats.num_trajectories - 1,
         info.environment,
         stats.num_env_steps,
         stats.time_s,
-        stats.num_quotas_redispatched,
         stats.num_quotas,
+        stats.num_quotas_redispatched,
+        stats.num_quotas_backed_up,
     )
     if not ray.is_initialized():
         return
@@ -121,6 +126,7 @@ def record_collection(info: BatchInfo, stats: CollectionStats) -> None:
         (metrics.steps, stats.num_env_steps),
         (metrics.trajectories, stats.num_trajectories),
         (metrics.quotas_redispatched, stats.num_quotas_redispatched),
+        (metrics.quotas_backed_up, stats.num_quotas_backed_up),
         (metrics.trajectories_recollected, stats.num_trajectories_recollected),
     ):
         if value:  # Ray refuses to count nothing

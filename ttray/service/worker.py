@@ -1,6 +1,7 @@
 """The worker: an ordinary object that collects quotas, and answers errors instead of raising them.
 
-`RemoteWorker` is the same object in a process of its own. What happens when that process dies is the
+`RemoteWorker` is the same object in a process of its own: it answers with a receipt, and its table stays
+in the object store of its node until somebody asks for it. What happens when that process dies is the
 dispatcher's business; a worker keeps nothing that a new one could not make again.
 """
 
@@ -11,21 +12,24 @@ import os
 import socket
 import traceback
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
-import ray
 import torch
 
 from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
-from ttray.core.schema import from_message, to_message
+from ttray.core.schema import to_message
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import Policy
-from ttray.rollout.quota import RolloutError, RolloutStats, collect_quota
+from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import SlotPool
+from ttray.service.receipt import Failure, Receipt
 
 logger = logging.getLogger(__name__)
+
+Message: TypeAlias = tuple[bytes, pa.Buffer]
+"""A table as it travels, see `core.schema.to_message`."""
 
 
 @dataclass(frozen=True)
@@ -36,41 +40,17 @@ class Work:
         info: The batch that is collected.
         policy: With its weights: a worker has no policy of its own that could be stale.
         num_slots: Slots that a worker may use.
+        dist_inputs: Whether to record the policy's outputs.
     """
 
     info: BatchInfo
     policy: Policy
     num_slots: int
+    dist_inputs: bool = True
 
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
         return f"iteration {self.info.iteration}, trajectories {quota.start} to {quota.stop - 1}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a quota: a table with its statistics, or the text of an error.
-
-    Attributes:
-        table: The transitions, or None.
-        stats: What they cost, or None.
-        error: Why there are none, or None.
-        worker: Host and process that answered.
-    """
-
-    table: pa.Table | None
-    stats: RolloutStats | None
-    error: str | None
-    worker: str
-
-    def __getstate__(self) -> dict[str, Any]:
-        """To be sent: the table as one message."""
-        return self.__dict__ | {"table": None if self.table is None else to_message(self.table)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Shares the memory of the message, which is that of the object store."""
-        message = state["table"]
-        self.__dict__.update(state | {"table": None if message is None else from_message(*message)})
 
 
 class RolloutWorker:
@@ -83,24 +63,34 @@ class RolloutWorker:
     def __init__(self, maker: EnvironmentMaker) -> None:
         self._pool = SlotPool(maker)
 
-    def run_quota(self, work: Work, quota: Quota) -> Outcome:
-        """Collects a quota; an environment that fails is an error in the outcome, not a raise.
+    def collect(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, pa.Table | None]:
+        """Collects a quota; an environment that fails is a failure in the answer, not a raise.
 
         After an error the environments are made anew: the next try starts from fresh ones.
         """
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         try:
             table, stats = collect_quota(
-                self._pool.take, work.policy, work.info, quota, num_slots=work.num_slots
+                self._pool.take,
+                work.policy,
+                work.info,
+                quota,
+                num_slots=work.num_slots,
+                dist_inputs=work.dist_inputs,
             )
+            return Receipt.of(table, work.info, quota, stats, worker), table
         except Exception as error:
             self._pool.discard()
             # A RolloutError tells it all; others (an environment that cannot be made) need their place.
             known = isinstance(error, RolloutError)
             text = str(error) if known else f"{work.info.environment}: {traceback.format_exc().rstrip()}"
             logger.warning("%s: %s", work.name(quota), text)
-            return Outcome(None, None, text, worker)
-        return Outcome(table, stats, None, worker)
+            return Failure(text, worker), None
+
+    def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
+        """Collects a quota for somebody elsewhere: two objects, of which only the first is small."""
+        answer, table = self.collect(work, quota)
+        return answer, None if table is None else to_message(table)
 
     def ping(self) -> int:
         """Answers with the process id."""
@@ -114,11 +104,3 @@ class RemoteWorker(RolloutWorker):
         # Workers share the cores of their node; a thread pool in each would only thrash.
         torch.set_num_threads(1)
         super().__init__(maker)
-
-
-def start_workers(maker: EnvironmentMaker, number: int) -> dict[int, Any]:
-    """Starts workers as actors that Ray restarts whenever they die; returns their handles by number."""
-    if not ray.is_initialized():
-        ray.init()
-    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(RemoteWorker)
-    return {index: actor_class.remote(maker) for index in range(number)}

@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 
 from ttray.core import dcs
-from ttray.core.batch import BatchInfo
 from ttray.core.distributions import Categorical
 from ttray.core.intervals import mean_interval
 from ttray.core.surrogate import Surrogate
@@ -28,9 +27,7 @@ from ttray.paper import markdown
 from ttray.paper.trials import Row, Trial
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
-from ttray.service.dispatcher import LocalDispatcher
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RolloutWorker, Work
+from ttray.service.service import RolloutService
 
 HORIZONS = (100, 1000, 2000)
 GAMMAS = (0.95, 0.995, 0.999)
@@ -93,8 +90,7 @@ def _evaluate(
     _: Path, *, horizon: int, gamma: float, strategy: str, budgets: Sequence[int], seeds: Sequence[int]
 ) -> list[Row]:
     maker = EnvironmentMaker.of("ttray/Evaluation-v0", {"horizon": horizon})
-    facts = maker.facts()
-    dispatcher = LocalDispatcher(RolloutWorker(maker), DispatchSettings())
+    service = RolloutService(maker, num_slots=_SLOTS)
     uniform = (0.5, 0.5)
     exact = {
         "on-policy": expected_return(uniform, horizon, gamma),
@@ -104,16 +100,10 @@ def _evaluate(
     for number, budget in enumerate(budgets):
         planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
         for seed in seeds:
-            info = BatchInfo(
-                environment=facts.name,
-                seed=seed,
-                iteration=number,  # other streams for every budget
-                strategy=planned,
-                gamma=gamma,
-                distribution=facts.distribution.describe(),
-            )
-            collected, _stats = dispatcher.collect(Work(info=info, policy=Fixed(uniform), num_slots=_SLOTS))
-            batch = collected.tensors
+            service.seed = seed
+            # Other streams for every budget.
+            handle = service.collect(planned, Fixed(uniform), iteration=number, gamma=gamma)
+            batch = handle.batch().tensors
             surrogate = Surrogate(batch, planned, gamma=gamma)
             behaviour = torch.zeros((len(batch.t), 2), dtype=torch.float64)
             target = torch.tensor([[math.log(p) for p in TARGET]], dtype=torch.float64).expand_as(behaviour)

@@ -1,0 +1,82 @@
+"""Batches in the formats of others: RLlib's episodes and Minari's data sets."""
+
+import sys
+
+import numpy as np
+import pytest
+from ray.rllib.core.columns import Columns
+from ttray.runs.minari import write_minari
+
+import ttray
+from tests.support.make_batches import KINDS, random_table
+from ttray.core import dcs
+from ttray.core.batch import BatchInfo
+from ttray.core.trajectories import trajectories_of
+from ttray.rllib.episodes import episodes
+
+STRATEGY = dcs.truncated(horizon=12, budget=90, gamma=0.8)
+
+
+@pytest.fixture(params=KINDS)
+def table(request):
+    return random_table(STRATEGY, KINDS[request.param])
+
+
+def test_episodes_are_the_trajectories_and_cuts_are_truncations(table):
+    found = episodes(table)
+    assert len(found) == STRATEGY.num_trajectories
+    assert sum(len(episode) for episode in found) == table.num_rows
+    assert {episode.is_terminated for episode in found} == {True, False}
+    for episode, trajectory in zip(found, trajectories_of(table), strict=True):
+        assert episode.id_ == str(trajectory.id)
+        assert episode.is_truncated == (not episode.is_terminated)
+        assert episode.is_terminated == trajectory.is_terminated
+        assert np.array_equal(episode.get_observations(), trajectory.all_obs)
+        assert np.array_equal(episode.get_actions(), trajectory.action)
+        assert np.array_equal(episode.get_rewards(), trajectory.reward)
+        assert np.array_equal(episode.get_extra_model_outputs(Columns.ACTION_LOGP), trajectory.log_prob)
+        inputs = episode.get_extra_model_outputs(Columns.ACTION_DIST_INPUTS)
+        assert np.array_equal(inputs, trajectory.dist_inputs)
+
+
+def test_trajectories_tell_the_same_as_the_columns(table):
+    columns = {name: np.array(table[name].to_pylist()) for name in ("trajectory", "reward", "terminated")}
+    for trajectory in trajectories_of(table.take(np.random.default_rng(0).permutation(table.num_rows))):
+        rows = columns["trajectory"] == trajectory.id
+        assert np.array_equal(columns["reward"][rows], trajectory.reward)
+        assert columns["terminated"][rows][-1] == trajectory.is_terminated
+        last = table["last_obs"].to_pylist()[np.flatnonzero(rows)[-1]]
+        assert np.array_equal(np.float32(last), trajectory.last_obs)
+
+
+def test_a_collected_batch_without_outputs_becomes_episodes_too():
+    batch = ttray.collect("CartPole-v1", strategy=dcs.uniform(60, 240), dist_inputs=False)
+    found = episodes(batch)
+    assert [len(episode) for episode in found] == np.bincount(batch["trajectory"].to_numpy()).tolist()
+    assert any(episode.is_terminated for episode in found)
+    assert all(Columns.ACTION_DIST_INPUTS not in episode.extra_model_outputs for episode in found)
+
+
+def test_a_minari_data_set_holds_the_same(table, tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    write_minari(table, "ttray/test/truncated-v0")
+    found = minari.load_dataset("ttray/test/truncated-v0")
+    assert found.total_episodes == STRATEGY.num_trajectories
+    assert found.total_steps == table.num_rows
+    for episode, trajectory in zip(found.iterate_episodes(), trajectories_of(table), strict=True):
+        assert np.array_equal(episode.observations, trajectory.all_obs)
+        assert np.array_equal(episode.actions, trajectory.action)
+        assert np.array_equal(episode.rewards, trajectory.reward)
+        assert bool(episode.terminations[-1]) == trajectory.is_terminated
+        assert bool(episode.truncations[-1]) == (not trajectory.is_terminated)
+        assert not episode.terminations[:-1].any()
+        assert not episode.truncations[:-1].any()
+        assert np.array_equal(episode.infos["log_prob"][:-1], trajectory.log_prob)
+    assert BatchInfo.from_table(table).environment in found.storage.metadata["description"]
+
+
+def test_without_minari_the_error_says_how_to_get_it(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(ValueError, match=r"pip install 'ttray\[minari\]'"):
+        write_minari(table, "ttray/test/none-v0")

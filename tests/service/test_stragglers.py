@@ -1,0 +1,85 @@
+"""Workers that are slow or stopped delay nobody: idle ones get copies of what is late."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.support.service import checked_digest
+from ttray.service.stragglers import Pace
+
+
+def test_a_stopped_worker_delays_neither_this_collection_nor_the_next(service):
+    works = [service.work(iteration=iteration) for iteration in range(4)]
+    expected = [service.undisturbed(work) for work in works]
+    victim = service.pids()[0]
+    rollouts = service.rollouts(backup_quotas=True)
+    assert checked_digest(rollouts.collect_work(works[0]), works[0]) == expected[0]
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        stopped = [rollouts.collect_work(work) for work in works[1:3]]
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    assert [checked_digest(*pair) for pair in zip(stopped, works[1:3], strict=True)] == expected[1:3]
+    # The first had one of its quotas; the second did not count on it.
+    assert stopped[0].stats.num_quotas_backed_up >= 1
+    assert stopped[0].stats.num_quotas_redispatched == 0
+    assert stopped[1].stats.num_quotas == 6
+    assert service.pids()[0] == victim  # alive, and of use again
+    assert checked_digest(rollouts.collect_work(works[3]), works[3]) == expected[3]
+
+
+def test_without_copies_a_stopped_worker_is_waited_for(service):
+    work = service.work()
+    expected = service.undisturbed(work)
+    victim = service.pids()[0]
+    rollouts = service.rollouts(backup_quotas=False)
+    rollouts.collect_work(work)
+    os.kill(victim, signal.SIGSTOP)
+    finished = []
+
+    def collect():
+        finished.append(rollouts.collect_work(work))
+
+    waiting = threading.Thread(target=collect)
+    waiting.start()
+    try:
+        waiting.join(timeout=5.0)
+        assert not finished
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    waiting.join(timeout=60.0)
+    assert checked_digest(finished[0], work) == expected
+    assert finished[0].stats.num_quotas_backed_up == 0
+
+
+def test_a_worker_that_dies_with_a_copied_quota_is_not_missed(service):
+    work = service.work()
+    expected = service.undisturbed(work)
+    victim = service.pids()[0]
+    rollouts = service.rollouts(backup_quotas=True)
+    rollouts.collect_work(work)
+    os.kill(victim, signal.SIGSTOP)
+    handle = rollouts.collect_work(work)
+    os.kill(victim, signal.SIGKILL)
+    assert checked_digest(handle, work) == expected
+    again = rollouts.collect_work(work)
+    assert checked_digest(again, work) == expected
+    assert again.stats.num_quotas_redispatched == 0
+    service.pids()
+
+
+def test_late_is_three_times_the_median_but_not_below_a_floor():
+    pace = Pace()
+    pace.begin()
+    assert pace.limit(100) == float("inf")  # nothing is known
+    for time_s in (1.0, 2.0, 30.0):
+        pace.note(time_s, 100)
+    assert pace.limit(100) == pytest.approx(6.0)
+    assert pace.limit(50) == pytest.approx(3.0)
+    assert pace.limit(1) == 0.25
+    pace.begin()
+    assert pace.limit(100) == pytest.approx(6.0)  # what the last collection knew
+    pace.note(5.0, 100)
+    assert pace.limit(100) == pytest.approx(15.0)

@@ -1,0 +1,148 @@
+"""The crew: which workers there are, who is idle, who does not answer, who was too slow.
+
+Nobody is waited for. A worker is used once it has answered a ping, and again after each answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError
+
+from ttray.service.channel import Channel
+
+logger = logging.getLogger(__name__)
+
+_PING_AGAIN_S = 0.2
+_REPORT_EVERY_S = 30.0
+
+
+class Crew:
+    """The workers of a dispatcher.
+
+    Args:
+        events: Where the answers to pings go, as (`take_ping`, worker, answer).
+    """
+
+    def __init__(self, events: SimpleQueue[Any]) -> None:
+        self._events = events
+        self.channels: dict[int, Channel] = {}
+        self.gone: dict[int, Exception] = {}
+        self.slow: set[int] = set()
+        self._idle: deque[int] = deque()
+        self._asked: dict[int, float] = {}  # since when a worker that has never answered is asked
+        self._ping_at: dict[int, float] = {}
+        self._report_at = time.monotonic() + _REPORT_EVERY_S
+
+    def set_members(self, channels: Mapping[int, Channel]) -> None:
+        """Takes in new workers and forgets those that are no longer there. Numbers are never used twice."""
+        for worker in self.channels.keys() - channels.keys():
+            for known in (self.channels, self.gone, self._asked, self._ping_at):
+                known.pop(worker, None)
+            self.slow.discard(worker)
+        self._idle = deque(worker for worker in self._idle if worker in channels)
+        for worker in channels.keys() - self.channels.keys():
+            self.channels[worker] = channels[worker]
+            self._asked[worker] = time.monotonic()
+            self.ping(worker)
+
+    def has_idle(self) -> bool:
+        """Whether somebody has nothing to do."""
+        return bool(self._idle)
+
+    def idle(self) -> set[int]:
+        """Workers that answer and have nothing to do."""
+        return set(self._idle)
+
+    def next_idle(self) -> int:
+        """Who gets the next quota; those that were too slow come last."""
+        worker = self._idle.popleft()
+        if worker in self.slow:
+            for _ in range(len(self.slow)):  # no more than there are of them
+                if not self._idle or worker not in self.slow:
+                    break
+                self._idle.append(worker)
+                worker = self._idle.popleft()
+        return worker
+
+    def rest(self, worker: int) -> None:
+        """A worker is done with what it had."""
+        if worker in self.channels:
+            self._idle.append(worker)
+
+    def ping(self, worker: int) -> None:
+        """Asks whether a worker is alive; it is used again once it answers."""
+        if worker in self.channels:
+            self.channels[worker].ping(
+                lambda answer: self._events.put(partial(self._take_ping, worker, answer))
+            )
+
+    def _take_ping(self, worker: int, answer: Any) -> None:
+        if worker not in self.channels:
+            return
+        if isinstance(answer, ActorDiedError):
+            logger.error("worker %d is gone for good: %s", worker, answer)
+            self.gone[worker] = answer
+            self._asked.pop(worker, None)
+        elif isinstance(answer, Exception):
+            # On its way up or down: a ping that is sent while an actor restarts may fail.
+            self._ping_at[worker] = time.monotonic() + _PING_AGAIN_S
+        else:
+            self._asked.pop(worker, None)
+            self._idle.append(worker)
+
+    def ping_due(self) -> None:
+        """Pings again those whose last ping failed."""
+        now = time.monotonic()
+        for worker in [worker for worker, when in self._ping_at.items() if when <= now]:
+            del self._ping_at[worker]
+            self.ping(worker)
+
+    def next_ping(self) -> float | None:
+        """When `ping_due` has something to do."""
+        return min(self._ping_at.values(), default=None)
+
+    def num_expected(self, busy: set[int]) -> int:
+        """How many workers will share the next plan.
+
+        Args:
+            busy: Workers that are still at something older.
+        """
+        now = time.monotonic()
+        unplaced = sum(now - since > _REPORT_EVERY_S for since in self._asked.values())
+        useless = (busy | self.slow | self.gone.keys()) & self.channels.keys()
+        return max(len(self.channels) - len(useless) - unplaced, 1)
+
+    def alive(self) -> set[int]:
+        """Workers that have answered and are not known to be dead or restarting."""
+        return self.channels.keys() - self.gone.keys() - self._asked.keys() - self._ping_at.keys()
+
+    def report_unplaced(self) -> None:
+        """Every half minute: who has never answered, and what that one waits for."""
+        now = time.monotonic()
+        if not self._asked or now < self._report_at:
+            return
+        self._report_at = now + _REPORT_EVERY_S
+        waiting = sorted(worker for worker, since in self._asked.items() if now - since >= _REPORT_EVERY_S)
+        if waiting:
+            free, total = (resources().get("CPU", 0.0) for resources in _RESOURCES)
+            logger.warning(
+                "%d of %d env runners have no place yet (%s): each needs %s, the cluster has %g CPUs and %g "
+                "of them are free. Going on with the others",
+                len(waiting),
+                len(self.channels),
+                ", ".join(str(worker) for worker in waiting[:20]) + (", …" if len(waiting) > 20 else ""),
+                self.channels[waiting[0]].needs,
+                total,
+                free,
+            )
+
+
+_RESOURCES = (ray.available_resources, ray.cluster_resources)

@@ -1,0 +1,163 @@
+"""Batch handles: a collected batch of which the rows are still where they were made.
+
+What is reported of a batch is in its receipts. Whoever needs rows calls `batch()`, in the driver or in
+another process to which the handle was sent; they are fetched once. Rows that were lost with their node are
+collected again: a trajectory is a pure function of its ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayError
+
+from ttray.core.batch import Batch, BatchInfo
+from ttray.core.exact import ExactSum
+from ttray.core.quotas import Quota
+from ttray.core.schema import checksum, from_message
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.service.receipt import Receipt
+from ttray.service.telemetry import CollectionStats
+from ttray.service.worker import RolloutWorker, Work
+
+logger = logging.getLogger(__name__)
+
+Recollect = Callable[[Sequence[Quota]], list[pa.Table]]
+"""Collects quotas of the same batch once more."""
+
+
+class BatchHandle:
+    """A batch that is proved to be its plan, whether or not its rows are here.
+
+    Args:
+        info: Where the batch comes from.
+        receipts: In the order of the trajectories.
+        tables: For each, a table, or a reference to its message in an object store.
+        stats: What the collection cost.
+        recollect: How to get rows again that are lost, in this process.
+        recollect_elsewhere: The same in a process to which the handle is sent.
+    """
+
+    def __init__(
+        self,
+        info: BatchInfo,
+        receipts: Sequence[Receipt],
+        tables: Sequence[pa.Table | ray.ObjectRef],
+        stats: CollectionStats,
+        recollect: Recollect | None = None,
+        recollect_elsewhere: CollectHere | None = None,
+    ) -> None:
+        self.info, self.receipts, self.stats = info, list(receipts), stats
+        self.transfer_time_s = 0.0
+        """Seconds that it took to fetch and join the rows; 0 before."""
+        self._tables = list(tables)
+        self._recollect, self._recollect_elsewhere = recollect, recollect_elsewhere
+        self._batch: Batch | None = None
+
+    @property
+    def undiscounted_return(self) -> float:
+        """Ĵ of the policy that collected the batch, without a discount."""
+        return float(reduce(add, (receipt.return_sum for receipt in self.receipts)))
+
+    @property
+    def discounted_return(self) -> float:
+        """Ĵ with the discount of the batch; ValueError if it was collected without."""
+        sums = [receipt.discounted_return_sum for receipt in self.receipts]
+        if self.info.gamma is None:
+            raise ValueError("the batch was collected without a discount; pass gamma to collect")
+        return float(reduce(add, (part for part in sums if part is not None), ExactSum()))
+
+    @property
+    def max_abs_reward(self) -> float:
+        """The largest |r|."""
+        return max(receipt.max_abs_reward for receipt in self.receipts)
+
+    def batch(self) -> Batch:
+        """The rows, in this process: fetched and joined by the first call."""
+        if self._batch is None:
+            started = time.perf_counter()
+            self._batch = Batch.join_proved(self.info, self._fetch())
+            self._tables = []  # the object store may forget them
+            self.transfer_time_s = time.perf_counter() - started
+        return self._batch
+
+    def _fetch(self) -> list[pa.Table]:
+        tables = fetch_tables(self._tables)
+        lost = [position for position, table in enumerate(tables) if table is None]
+        if lost:
+            assert self._recollect is not None
+            logger.warning(
+                "iteration %d: the rows of %d of %d quotas are lost with their node; collecting them again",
+                self.info.iteration,
+                len(lost),
+                len(tables),
+            )
+            again = self._recollect([self.receipts[position].quota for position in lost])
+            for position, table in zip(lost, again, strict=True):
+                self._check_same(self.receipts[position], table)
+                tables[position] = table
+        return tables
+
+    def _check_same(self, receipt: Receipt, table: pa.Table) -> None:
+        if checksum(table) != receipt.checksum:
+            raise RuntimeError(
+                f"trajectories {receipt.quota.start} to {receipt.quota.stop - 1} have other bits when "
+                "they are collected again: the environment is not a function of its seed, or the nodes have "
+                "different types of CPU"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be sent elsewhere: references where the rows are elsewhere, the rows where they are here."""
+        state = self.__dict__ | {"_recollect": self._recollect_elsewhere}
+        if not self._tables or isinstance(self._tables[0], pa.Table):
+            state |= {"_batch": self.batch(), "_tables": []}
+        return state
+
+
+class CollectHere:
+    """Collects lost quotas in the process that misses them.
+
+    Args:
+        maker: Of the environments.
+        work: A reference to what the quotas have in common.
+    """
+
+    def __init__(self, maker: EnvironmentMaker, work: ray.ObjectRef) -> None:
+        self._maker, self._work = maker, work
+
+    def __call__(self, quotas: Sequence[Quota]) -> list[pa.Table]:
+        """Collects them one after the other."""
+        work: Work = ray.get(self._work)
+        worker = RolloutWorker(self._maker)
+        tables = []
+        for quota in quotas:
+            answer, table = worker.collect(work, quota)
+            if table is None:
+                raise RuntimeError(f"lost rows could not be collected again: {answer}")
+            tables.append(table)
+        return tables
+
+
+def fetch_tables(tables: Sequence[pa.Table | ray.ObjectRef]) -> list[pa.Table | None]:
+    """The tables; None for those that are lost."""
+    if isinstance(tables[0], pa.Table):
+        return list(tables)
+    try:
+        return [from_message(*message) for message in ray.get(list(tables))]  # at once: they travel together
+    except RayError:
+        return [_fetch_one(reference) for reference in tables]
+
+
+def _fetch_one(reference: ray.ObjectRef) -> pa.Table | None:
+    try:
+        return from_message(*ray.get(reference))
+    except RayError as problem:
+        logger.info("a table is lost: %s", problem)
+        return None
