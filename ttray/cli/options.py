@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ttray.cli.terminal import one_of
 from ttray.runs.presets import PRESETS
 from ttray.runs.training import ALGORITHMS
+from ttray.service.settings import check_num_env_runners
 
 STRATEGIES = ("truncated", "exact", "uniform")
+
+
+def env_runners(text: Any) -> int | str:
+    """A number of env runners, or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        return check_num_env_runners(int(text))
+    except ValueError as problem:
+        raise typer.BadParameter(f'a whole number, at least 0, or "auto", found {text!r}') from problem
+
 
 Preset = Annotated[
     str,
@@ -41,7 +53,14 @@ Horizon = Annotated[int | None, typer.Option(min=1, help="Longest trajectory.", 
 Budget = Annotated[int | None, typer.Option(min=1, help="Steps of a batch.", show_default="the preset's")]
 Delta = Annotated[float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's")]
 Iterations = Annotated[int, typer.Option(help="When to stop.")]
-EnvRunners = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
+EnvRunners = Annotated[
+    Any,
+    typer.Option(
+        parser=env_runners,
+        metavar="N|auto",
+        help="Rollout actors; 0: none; auto: as many as the cluster has CPUs for. Changes no result.",
+    ),
+]
 Actors = Annotated[int, typer.Option(help="Rollout actors; 0: none. Changes no result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 ShowProgress = Annotated[

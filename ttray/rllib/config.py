@@ -19,7 +19,7 @@ from ttray.rllib.env_runner import QuotaEnvRunner
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
-from ttray.service.settings import DispatchSettings
+from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
@@ -165,11 +165,9 @@ class TTPOISConfig(AlgorithmConfig):
 
     def _settle_auto(self, number: int | str) -> None:
         """RLlib's own number is 0 where ttray chooses it."""
-        self.auto_env_runners = number == "auto"
+        self.auto_env_runners = isinstance(check_num_env_runners(number), str)
         if self.auto_env_runners:
             self.num_env_runners = 0
-        elif isinstance(number, str):
-            raise ValueError(f'num_env_runners must be a whole number or "auto", found {number!r}')
 
     def _assign(self, **settings: Any) -> Self:
         for name, value in settings.items():

@@ -8,7 +8,7 @@ import os
 import ray
 
 
-def connect(num_env_runners: int, *, num_cpus: int | None = None) -> None:
+def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
     """Joins the cluster that the job runs on, or starts one of this machine with room for the actors.
 
     Args:
@@ -22,7 +22,10 @@ def connect(num_env_runners: int, *, num_cpus: int | None = None) -> None:
     else:
         ray.init(
             address="local",
-            num_cpus=max(num_cpus or os.cpu_count() or 1, num_env_runners + 1),
+            # "auto" takes what this machine has.
+            num_cpus=max(
+                num_cpus or os.cpu_count() or 1, 1 if isinstance(num_env_runners, str) else num_env_runners + 1
+            ),
             include_dashboard=False,
             logging_level="ERROR",
             log_to_driver=False,

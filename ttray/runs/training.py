@@ -51,7 +51,8 @@ class Run:
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Of everything random.
         num_iterations: When to stop.
-        num_env_runners: Rollout actors; 0 collects in the driver. Changes no result.
+        num_env_runners: Rollout actors; 0 collects in the driver; "auto" for as many as the cluster has CPUs
+            for. Changes no result.
         checkpoint_every: Iterations between checkpoints.
         environment: Gymnasium id in place of the preset's.
         horizon: Longest trajectory in place of the preset's.
@@ -64,7 +65,7 @@ class Run:
     gamma: float | None = None
     seed: int = 0
     num_iterations: int = 60
-    num_env_runners: int = 2
+    num_env_runners: int | str = 2
     checkpoint_every: int = 10
     environment: str | None = None
     horizon: int | None = None

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from ttray.core.checks import check_count, check_positive
 
 
+def check_num_env_runners(number: int | str) -> int | str:
+    """Returns a number of env runners or "auto"; everything else is a ValueError."""
+    if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+        raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {number!r}')
+    return number
+
+
 @dataclass(frozen=True)
 class DispatchSettings:
     """How a plan is dealt out, and what is done when nothing comes back.

@@ -16,6 +16,7 @@ from ray.autoscaler.sdk import request_resources
 
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
+from ttray.service.settings import check_num_env_runners
 from ttray.service.worker import RemoteWorker
 
 logger = logging.getLogger(__name__)
@@ -173,10 +174,6 @@ def supplier_of(
     Raises:
         ValueError: It is neither.
     """
-    if num_env_runners == "auto":
+    if isinstance(check_num_env_runners(num_env_runners), str):
         return AutoActors(maker, label_selector)
-    if isinstance(num_env_runners, bool) or not isinstance(num_env_runners, int) or num_env_runners < 0:
-        raise ValueError(
-            f'num_env_runners must be a whole number, at least 0, or "auto", found {num_env_runners!r}'
-        )
-    return Actors(maker, num_env_runners, label_selector) if num_env_runners else None
+    return Actors(maker, int(num_env_runners), label_selector) if num_env_runners else None
