@@ -68,6 +68,7 @@ class GroupSupplier:
     """
 
     def __init__(self, group: EnvRunnerGroup) -> None:
+        self._group = group
         # By handle and not through the group's request queue: that one drops failed calls silently
         # and wakes up only when every call has returned.
         self._channels = {
@@ -82,6 +83,7 @@ class GroupSupplier:
     def stop(self, idle: Collection[int]) -> None:
         """Kills those that would let the group wait for ever: without a place, stopped, or in a quota."""
         for number in self._channels.keys() - set(idle):
+            self._group._worker_manager.remove_actor(number)
             ray.kill(self._channels[number].actor)
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 from ttray.core.checks import check_count, check_positive
+
+
+def check_num_env_runners(number: int | str) -> int | str:
+    """Returns a number of env runners or "auto"; everything else is a ValueError."""
+    if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+        raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {number!r}')
+    return number
 
 
 @dataclass(frozen=True)
@@ -36,12 +42,3 @@ class DispatchSettings:
         check_positive("env_runner_wait_s", self.env_runner_wait_s)
         if not isinstance(self.backup_quotas, bool):
             raise ValueError(f"backup_quotas must be True or False, found {self.backup_quotas!r}")
-
-
-def check_num_env_runners(value: int | str) -> int | str:
-    """Returns a number of env runners of at least 0, or "auto"."""
-    if value == "auto":
-        return value
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-        raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {value!r}')
-    return int(value)
