@@ -92,7 +92,7 @@ def test_result_has_the_published_metrics():
     assert {
         "discounted_return", "episode_return_mean", "num_env_steps_sampled", "num_env_steps_sampled_lifetime",
         "num_trajectories", "num_trajectories_recollected", "num_quotas_redispatched", "num_env_steps_saved",
-        "slot_utilization", "sample_time_s",
+        "num_quotas_backed_up", "num_env_runners", "slot_utilization", "sample_time_s",
     } <= set(sampled)  # fmt: skip
     assert sampled["num_env_steps_sampled"] == 240
     assert sampled["num_env_steps_sampled_lifetime"] == 480

@@ -21,6 +21,7 @@ from ttray.service.worker import RemoteWorker
 
 logger = logging.getLogger(__name__)
 
+_FIRST_REQUEST = 8  # CPUs, of a cluster that has hardly any
 _WORTH_S = 0.05  # a worker is worth having if the plan gives it at least this much to do
 
 
@@ -77,8 +78,9 @@ class Actors:
     ) -> None:
         # Spread: otherwise an actor inside a trial of Tune could only use what the trial has reserved.
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": -1, "scheduling_strategy": "SPREAD"}
+        self._label_selector = dict(label_selector or {})
         if label_selector:
-            options["label_selector"] = dict(label_selector)
+            options["label_selector"] = self._label_selector
         self._actor_class = ray.remote(**options)(RemoteWorker)
         self._maker = maker
         self._number = number
@@ -134,7 +136,7 @@ class AutoActors(Actors):
             )
             self._start(wanted - len(self._channels))
         self._end(len(self._channels) - wanted, mine)
-        self._ask(demand)
+        self._ask(demand, total)
         return self._channels
 
     def _end(self, number: int, alive: Collection[int]) -> None:
@@ -143,14 +145,18 @@ class AutoActors(Actors):
             logger.info("env runner %d has no CPU any more and is ended", worker)
             ray.kill(self._channels.pop(worker).actor)
 
-    def _ask(self, demand: Demand) -> None:
-        wanted = demand.num_workers
-        if wanted is not None and wanted > self._requested:
-            self._request(wanted)
+    def _ask(self, demand: Demand, total: int) -> None:
+        """Asks for what the plan keeps busy, at most twice of what there is at a time."""
+        if demand.num_workers is not None:
+            wanted = min(demand.num_workers, max(2 * total, _FIRST_REQUEST))
+            if wanted > self._requested:
+                self._request(wanted)
 
     def _request(self, num_cpus: int) -> None:
         logger.info("asking the autoscaler for %d CPUs", num_cpus)
-        request_resources(num_cpus=num_cpus)
+        request_resources(
+            bundles=[{"CPU": 1}] * num_cpus, bundle_label_selectors=[self._label_selector] * num_cpus
+        )
         self._requested = num_cpus
 
     def stop(self, idle: Collection[int]) -> None:

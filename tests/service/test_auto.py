@@ -1,0 +1,93 @@
+"""As many env runners as there are CPUs: started where they are free, asked for, and given back."""
+
+import json
+
+import pytest
+import ray
+from ray.experimental.internal_kv import _internal_kv_get
+
+import ttray
+from tests.support import environments
+from tests.support.environments import mixed_strategy, policy_for, probe, strategy_of
+from tests.support.service import local_service
+from ttray.core.batch import digest
+from ttray.service.service import RolloutService
+from ttray.service.settings import DispatchSettings
+from ttray.service.suppliers import AutoActors, Demand
+from ttray.service.worker import RemoteWorker
+
+# Where the cores are shared with others, processes take a minute to start.
+PATIENT = DispatchSettings(env_runner_wait_s=200.0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def two_free_cpus(local_ray):
+    """Somebody else has the other CPUs: eight processes would take minutes to start."""
+    ray.cloudpickle.register_pickle_by_value(environments)
+    taken = int(ray.available_resources()["CPU"]) - 2
+    somebody = ray.remote(num_cpus=taken)(RemoteWorker).remote(probe())
+    ray.get(somebody.ping.remote())
+    yield
+    ray.kill(somebody)
+
+
+def requested():
+    """For how many CPUs the autoscaler was asked."""
+    found = _internal_kv_get("autoscaler_resource_request")
+    return 0 if found is None else len(json.loads(found))
+
+
+def test_auto_uses_the_free_cpus_asks_for_more_and_takes_the_request_back():
+    expected = digest(local_service(probe()).collect(mixed_strategy(), policy_for(probe())).batch().table)
+    with RolloutService(probe(delay_s=0.001), num_env_runners="auto", settings=PATIENT) as service:
+        handles = [service.collect(mixed_strategy(), policy_for(probe())) for _ in range(3)]
+        assert len(service._supplier.channels(set(), Demand(22, None))) == 2
+        assert digest(handles[0].batch().table) == expected
+        # A second or two of work for 22 trajectories keeps more busy than there are.
+        assert handles[-1].stats.worker_time_s > 0.5
+        assert requested() > 8
+    assert requested() == 0
+
+
+def test_no_more_env_runners_are_started_than_there_are_trajectories():
+    with RolloutService(probe(), num_env_runners="auto", settings=PATIENT) as service:
+        service.collect(strategy_of(1), policy_for(probe()))
+        assert len(service._supplier.channels(set(), Demand(1, None))) == 1
+
+
+def test_actors_without_a_cpu_are_ended_those_that_are_not_alive_first(monkeypatch):
+    supplier = AutoActors(probe())
+    cpus = {"total": 3.0, "free": 3.0}
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": cpus["total"]})
+    monkeypatch.setattr(ray, "available_resources", lambda: {"CPU": cpus["free"]})
+    demand = Demand(100, None)
+    try:
+        assert set(supplier.channels(set(), demand)) == {0, 1, 2}
+        cpus["free"] = 0.0  # they are starting: nobody has answered yet
+        assert set(supplier.channels(set(), demand)) == {0, 1, 2}
+        cpus["total"] = 2.0  # a node has left, and env runner 1 with it
+        assert set(supplier.channels({0, 2}, demand)) == {0, 2}
+        cpus.update(total=4.0, free=2.0)
+        assert set(supplier.channels({0, 2}, demand)) == {0, 2, 3, 4}
+        cpus.update(total=0.0, free=0.0)  # one waits for the first node
+        assert set(supplier.channels(set(), demand)) == {0}
+    finally:
+        supplier.stop(set())
+
+
+def test_a_plan_is_worth_as_many_workers_as_it_keeps_busy():
+    assert Demand(1_000, None).num_workers is None
+    assert Demand(1_000, 0.01).num_workers == 1
+    assert Demand(1_000, 5.0).num_workers == 100
+    assert Demand(20, 5.0).num_workers == 20
+
+
+def test_collect_takes_auto():
+    strategy = ttray.dcs.truncated(40, 240, 0.9)
+    found = [
+        ttray.digest(
+            ttray.collect("ttray/Dam-v0", strategy=strategy, num_env_runners=number, settings=PATIENT)
+        )
+        for number in (0, "auto")
+    ]
+    assert found[0] == found[1]
