@@ -322,8 +322,8 @@ def per_decision_width(
     divergences = _check_renyi2(_per_length(renyi2_per_length, strategy.horizon))
     weights = step_costs(strategy.horizon, gamma) / strategy.samples_per_step
     # An infinite divergence bounds nothing, also where its weight underflowed: 0 · inf would be NaN.
-    squares = np.where(np.isinf(divergences), math.inf, weights * divergences)
-    return _cantelli_width(float(squares.sum()), delta, max_reward)
+    squares = math.inf if np.isinf(divergences).any() else weights * divergences
+    return _cantelli_width(float(np.sum(squares)), delta, max_reward)
 
 
 def loose_off_policy_width(

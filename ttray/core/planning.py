@@ -2,7 +2,7 @@
 
 An open registry: whoever has a better idea registers it under a name. The paper plans for the worst case,
 rewards of all steps perfectly correlated. Really Var[Ĵ] = Σ_t f_t/n_t with
-f_t = γ^2t Var(r_t) + 2 Σ_{t'>t} γ^(t+t') Cov(r_t, r_t'), which any batch estimates without bias, so "adaptive"
+f_t = γ^2t Var(r_t) + 2 Σ_{t'>t} γ^(t+t') Cov(r_t, r_t'), which any batch estimates without bias. "adaptive"
 plans a batch from those before it: the estimate of the return then is unbiased given its plan. The best plan
 under n_t ≥ n_{t+1} ≥ 1 pools f to non-increasing blocks and takes n_t ∝ √(block mean).
 """
@@ -127,7 +127,8 @@ def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: 
     # From an episode's end to its planned length, r̃ is minus the mean.
     after_end = means_up_to[rows] - means_up_to[length]
     later = np.repeat(running[offsets[1:]] + after_end, rows) - running[1:]
-    return discounts * np.bincount(t, reward * (centred + 2.0 * later), horizon)
+    found: NDArray[np.float64] = discounts * np.bincount(t, reward * (centred + 2.0 * later), horizon)
+    return found
 
 
 Planner = Callable[[int, int, float, Observed | None], DataCollectionStrategy]
