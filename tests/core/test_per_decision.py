@@ -229,8 +229,8 @@ def simulated(name):
 def simulated_sums(name, weights, baseline):
     """Estimates and penalties of all data sets, `[NUM_DATA_SETS]` each.
 
-    Both are sums of coefficients times exponentials, so the derivative by a number added to the exponents of a
-    data set is that data set's part, the baseline's constant apart.
+    Both are sums of coefficients times exponentials, so the derivative by a number added to the exponents of
+    a data set is that data set's part, the baseline's constant apart.
     """
     strategy, (each, comparison) = STRATEGIES[name], simulated(name)
     values = BASELINE if baseline == "per_step" else np.zeros(HORIZON)

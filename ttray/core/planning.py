@@ -127,8 +127,8 @@ def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: 
     # From an episode's end to its planned length, r̃ is minus the mean.
     after_end = means_up_to[rows] - means_up_to[length]
     later = np.repeat(running[offsets[1:]] + after_end, rows) - running[1:]
-    found: NDArray[np.float64] = discounts * np.bincount(t, reward * (centred + 2.0 * later), horizon)
-    return found
+    sums = np.bincount(t, reward * (centred + 2.0 * later), horizon)
+    return np.asarray(discounts * sums, dtype=np.float64)
 
 
 Planner = Callable[[int, int, float, Observed | None], DataCollectionStrategy]
