@@ -110,6 +110,15 @@ COVARIANCES = {
 }
 
 
+@settings(deadline=None)
+@given(st.lists(st.floats(-10.0, 10.0), min_size=1, max_size=30))
+def test_pooling_is_isotonic_regression(values):
+    expected = isotonic_regression(values, increasing=False).x
+    found = planning._pooled(np.array(values))
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert (np.diff(found) <= 0.0).all()
+
+
 @pytest.mark.parametrize(("gamma", "budget"), [(0.9, 200), (1.0, 400)])
 @pytest.mark.parametrize("name", COVARIANCES)
 def test_plan_from_four_batches_is_within_5_percent_of_the_better_fixed_one(name, gamma, budget):

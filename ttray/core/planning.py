@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 from ttray.core import dcs
-from ttray.core.batch import RaggedBatch
 from ttray.core.checks import check_count, check_gamma, check_real
 from ttray.core.dcs import DataCollectionStrategy
+
+if TYPE_CHECKING:  # planning itself needs no torch, whose import takes seconds
+    from ttray.core.batch import RaggedBatch
 
 # Chosen by simulation with ten covariances, five sizes of problems, and one to four batches.
 _PRIOR_SAMPLES = 8.0  # what the expectation before any batch counts for beside the samples of a step
@@ -182,9 +184,21 @@ def adaptive(
     trust = observed.weights / (observed.weights + _PRIOR_SAMPLES)
     # Relative to the total, so that rewards of any size give the same plan.
     shrunk = trust * np.where(known, variances / total, 0.0) + (1.0 - trust) * expected
-    pooled = isotonic_regression(shrunk, increasing=False).x
-    costs = np.maximum(pooled, _LEAST_SHARE * expected)
+    costs = np.maximum(_pooled(shrunk), _LEAST_SHARE * expected)
     return DataCollectionStrategy(dcs.allocate(costs, budget), kind="adaptive", gamma=gamma)
+
+
+def _pooled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`[horizon]`, non-increasing: neighbours that rise share their mean (adjacent violators are pooled)."""
+    totals: list[float] = []
+    sizes: list[int] = []
+    for value in values.tolist():
+        total, size = value, 1
+        while totals and totals[-1] * size <= total * sizes[-1]:
+            total, size = total + totals.pop(), size + sizes.pop()
+        totals.append(total)
+        sizes.append(size)
+    return np.repeat(np.array(totals) / np.array(sizes), sizes)
 
 
 _PLANNERS: dict[str, Planner] = {
