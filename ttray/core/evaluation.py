@@ -136,11 +136,13 @@ class Recording:
         batch: The whole batch.
         strategy: Its plan.
         comparison: The policy to evaluate against the one that collected.
+        name: What messages call it, e.g. its file; its position where empty.
     """
 
     batch: RaggedBatch
     strategy: DataCollectionStrategy
     comparison: Comparison
+    name: str = ""
 
 
 @dataclass(frozen=True)
