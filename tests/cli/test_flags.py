@@ -11,11 +11,13 @@ import typer
 
 import ttray
 from ttray.benchmarks import suite
-from ttray.cli import compare, reproduce
+from ttray.cli import compare, options, reproduce
 from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
-from ttray.core import dcs
+from ttray.core import dcs, planning
+from ttray.core.baselines import BASELINES
 from ttray.core.batch import read_parquet, write_parquet
+from ttray.core.surrogate import IMPORTANCE_WEIGHTS
 from ttray.paper import comparison, reproduction
 from ttray.runs import evaluation, training
 from ttray.runs.presets import PRESETS
@@ -83,6 +85,12 @@ TRAIN = {
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
     "--budget": ("3600", lambda r, d: r.config().budget == 3600),
     "--delta": ("0.25", lambda r, d: r.config().delta == 0.25),
+    "--strategy": ("adaptive", lambda r, d: r.config().strategy == "adaptive"),
+    "--importance-weights": (
+        "per_decision",
+        lambda r, d: r.config().improvement_settings().importance_weights == "per_decision",
+    ),
+    "--baseline": ("per_step", lambda r, d: r.config().improvement_settings().baseline == "per_step"),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
 }
 
@@ -107,6 +115,12 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_the_words_of_options_are_those_that_there_are():
+    assert planning.names() == options.STRATEGIES
+    assert tuple(IMPORTANCE_WEIGHTS) == options.IMPORTANCE_WEIGHTS
+    assert options.BASELINES == BASELINES
 
 
 def test_train_needs_nothing_but_a_preset_and_a_discount(call, spied_training):
@@ -165,7 +179,7 @@ def test_flags_of_plan(call, flag):
     after = json.loads(call("plan", flag, value, "--json").out)
     assert before.get(key) != after[key]
     assert after[key] == (pytest.approx(expected, rel=1e-3) if isinstance(expected, float) else expected)
-    planned = dcs.plan(
+    planned = planning.plan(
         after["strategy"], horizon=after["horizon"], budget=after["budget"], gamma=after["gamma"]
     )
     assert after["samples_per_step"] == planned.samples_per_step.tolist()

@@ -14,7 +14,7 @@ from scipy import stats
 from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
 from tests.support.make_batches import KINDS
-from ttray.core import dcs
+from ttray.core import dcs, planning
 from ttray.core.batch import Batch, BatchInfo, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Categorical, Comparison
@@ -394,7 +394,7 @@ def slots_of(horizon):
 
 def recorded(path, probabilities, *, horizon, budget, gamma, strategy="truncated", seed=0):
     """Collects with `even_choice`, writes, reads, and compares with fixed probabilities."""
-    planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
+    planned = planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
     pool = slots_of(horizon)
     distribution = Categorical(2).describe()
     info = BatchInfo("ttray/Evaluation-v0", seed, 0, planned, gamma, distribution)

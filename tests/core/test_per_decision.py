@@ -15,7 +15,7 @@ from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import book_trajectories, random_case
 from tests.support import by_the_book
 from tests.support.make_batches import KINDS, random_inputs, random_table
-from ttray.core import dcs
+from ttray.core import dcs, planning
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Comparison
 from ttray.core.quotas import trajectory_lengths
@@ -93,7 +93,7 @@ def test_sums_of_shards_add_up_to_the_whole(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("planner", ["truncated", "uniform"])
 def test_target_equal_to_behaviour_is_on_policy_with_the_papers_penalty(kind, planner):
-    strategy = dcs.plan(planner, horizon=20, budget=200, gamma=0.9)
+    strategy = planning.plan(planner, horizon=20, budget=200, gamma=0.9)
     each = as_tensors(random_table(strategy, KINDS[kind], seed=6))
     comparison = KINDS[kind].comparison(each.dist_inputs, each.action)(each.dist_inputs)
     paper = Surrogate(each, strategy, gamma=0.9).sums(comparison)

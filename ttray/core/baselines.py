@@ -24,6 +24,13 @@ BASELINES = ("none", "per_step")
 _PRIOR_SAMPLES = 10.0  # what the mean of later steps counts for beside the samples of a step
 
 
+def check_baseline(name: str) -> str:
+    """Returns the name; one that there is not is a ValueError."""
+    if name not in BASELINES:
+        raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(BASELINES)}")
+    return name
+
+
 @dataclass(frozen=True, eq=False)
 class PerStepBaseline:
     """What the batches so far tell of the mean reward of each step; a value that `updated` replaces.

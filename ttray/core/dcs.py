@@ -9,7 +9,6 @@ becomes of a strategy on real workers starts in `ttray.core.quotas`.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +35,6 @@ __all__ = [
     "loose_off_policy_width",
     "off_policy_width",
     "per_decision_width",
-    "plan",
-    "required_budget",
     "step_costs",
     "truncated",
     "uniform",
@@ -239,13 +236,6 @@ def allocate(costs: NDArray[np.float64], budget: int) -> NDArray[np.int64]:
     return counts
 
 
-def plan(strategy: str, *, horizon: int, budget: int, gamma: float) -> DataCollectionStrategy:
-    """Plans the strategy of that name before anything was observed, see `ttray.core.planning`."""
-    from ttray.core import planning  # its planners are made of this module
-
-    return planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
-
-
 def hoeffding_width(
     strategy: DataCollectionStrategy, *, gamma: float, delta: float, reward_range: float = 1.0
 ) -> float:
@@ -341,58 +331,6 @@ def loose_off_policy_width(
     """
     divergence = float(_check_renyi2(np.asarray(renyi2, dtype=np.float64)))
     return _cantelli_width(divergence * _squared_width(strategy, gamma), delta, max_reward)
-
-
-# How many budgets to check below the bisected one, because the width of a truncated strategy can
-# rise. In 20,000 random cases of T ≤ 400, no budget did worse than one more than 2 samples smaller.
-_LOOK_BACK = 8
-
-
-def required_budget(
-    epsilon: float,
-    *,
-    delta: float,
-    horizon: int,
-    gamma: float,
-    strategy: str = "truncated",
-    reward_range: float = 1.0,
-) -> int:
-    """Returns the smallest budget whose Hoeffding width is at most epsilon: the PAC question.
-
-    For "uniform" it is the smallest multiple of the horizon. The widths of "uniform" and "exact"
-    fall with every sample. That of "truncated" does not quite: where steps have few samples, its
-    rounding can make one more sample hurt, which in all cases measured the next two made up for.
-    The answer always meets epsilon; for "truncated", that no smaller budget does is certain for the
-    eight budgets below it and an observation for the rest.
-
-    Args:
-        epsilon: The half-width to reach.
-        delta: The probability of missing, in (0, 1).
-        horizon: T, the longest trajectory.
-        gamma: The discount of the return, in (0, 1].
-        strategy: How the budget is spent, see `plan`.
-        reward_range: Largest minus smallest possible reward.
-    """
-    epsilon = check_positive("epsilon", epsilon)
-    horizon = check_count("horizon", horizon)
-    unit = horizon if strategy == "uniform" else 1
-
-    def suffices(units: int) -> bool:
-        planned = plan(strategy, horizon=horizon, budget=units * unit, gamma=gamma)
-        width = hoeffding_width(planned, gamma=gamma, delta=delta, reward_range=reward_range)
-        return width <= epsilon
-
-    low = high = horizon // unit
-    while not suffices(high):
-        if high == MAX_BUDGET // unit:
-            raise ValueError(
-                f"epsilon={epsilon} takes a budget above {MAX_BUDGET} samples; ask for a larger "
-                "epsilon or delta, or a shorter horizon"
-            )
-        low, high = high, min(2 * high, MAX_BUDGET // unit)
-    answer = low + bisect_left(range(low, high), True, key=suffices)
-    below = range(max(horizon, answer - _LOOK_BACK), answer) if strategy == "truncated" else ()
-    return unit * next(filter(suffices, below), answer)
 
 
 def _root_step_costs(horizon: int, gamma: float) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
 from ttray.core.batch import Batch
+from ttray.core.experience import Experience
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 
 
@@ -20,16 +21,20 @@ from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 class BatchTrainingData(TrainingData):
     """A batch for the learner: the batch itself, or a reference for a learner elsewhere.
 
+    With it goes what the batches before told, of which the learner takes the baseline.
     RLlib's class has a field `batch` of another type.
     """
 
     whole_batch: Batch | None = None
     whole_batch_ref: ray.ObjectRef | None = None
+    experience: Experience | None = None
 
     def validate(self) -> None:
-        """Raises unless exactly one of the two is given."""
+        """Raises unless exactly one of the two is given, and the experience."""
         if (self.whole_batch is None) == (self.whole_batch_ref is None):
             raise ValueError("give either whole_batch or whole_batch_ref")
+        if self.experience is None:
+            raise ValueError("give the experience before the batch; Experience.empty before the first one")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -57,11 +62,14 @@ class WholeBatchLearner(TorchLearner):
         """Improves the policy on a batch.
 
         Returns:
-            The learner's metrics; or `error`, because a remote learner that raises is lost for good.
+            The learner's metrics, and `experience`: what is known after the batch, found here because
+            the rows are here. Or `error`, because a remote learner that raises is lost for good.
         """
         training_data.validate()
         training_data.solve_refs()
-        assert training_data.whole_batch is not None
+        batch, experience = training_data.whole_batch, training_data.experience
+        assert batch is not None
+        assert experience is not None
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
 
@@ -69,7 +77,9 @@ class WholeBatchLearner(TorchLearner):
             return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
 
         try:
-            metrics = improve(module, forward, training_data.whole_batch, settings)
+            baseline = experience.baseline.values() if settings.baseline == "per_step" else None
+            metrics = improve(module, forward, batch, settings, baseline=baseline)
+            metrics["experience"] = experience.after(batch, settings.gamma)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1

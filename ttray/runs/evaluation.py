@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ttray.core import dcs
+from ttray.core import planning
 from ttray.core.batch import BatchInfo, read_parquet
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import OffPolicyEstimate, OnPolicyEstimate, Recording, off_policy, on_policy
@@ -72,7 +72,7 @@ def evaluate(
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)
     gamma = trained.gamma if gamma is None else gamma
-    planned = dcs.plan(
+    planned = planning.plan(
         strategy,
         horizon=trained.horizon if horizon is None else horizon,
         budget=trained.budget if budget is None else budget,

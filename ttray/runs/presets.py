@@ -22,6 +22,9 @@ class Preset:
         hidden_sizes: Widths of the policy network's hidden layers.
         delta: Confidence δ of the bound.
         num_offline_iterations: Offline iterations per batch.
+        strategy: How batches are planned; None for the algorithm's own way.
+        importance_weights: One per "trajectory", or "per_decision".
+        baseline: "none" or "per_step".
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
     """
@@ -34,6 +37,9 @@ class Preset:
     hidden_sizes: tuple[int, ...]
     delta: float
     num_offline_iterations: int
+    strategy: str | None = None
+    importance_weights: str = "trajectory"
+    baseline: str = "none"
     importance_weight_clip: float | None = None
     min_max_reward: float | None = None
 
