@@ -324,19 +324,36 @@ def test_flags_of_ope(call, trained, recorded, flag):
     basis = ("ope", recorded, "--policy", trained, "--max-reward", "1000", "--json")
     before, after = (json.loads(call(*basis, *more).out) for more in ((), (flag, value)))
     assert before[key] != after[key] == expected
-    assert before["lower_bound"] != after["lower_bound"]
+    bounds = [[row["cantelli"] for row in found["estimators"]] for found in (before, after)]
+    assert bounds[0] != bounds[1]
 
 
 def test_ope_of_the_same_policy_clipped_and_of_several_tables(call, trained, recorded):
     basis = ("--policy", trained, "--max-reward", "1000", "--json")
+    plan = dcs.truncated(10, 600, 0.9)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained / "checkpoint", seed=6)
+    write_parquet(table, "another.parquet")
     own = json.loads(call("ope", recorded, *basis).out)
-    # The recorded distribution is float32, the network's is computed here: equal but for low bits.
-    assert own["effective_sample_size"] == pytest.approx(own["num_trajectories"], rel=1e-4)
-    twice = json.loads(call("ope", recorded, recorded, *basis).out)
-    assert twice["estimate"] == pytest.approx(own["estimate"])
-    assert twice["lower_bound"] > own["lower_bound"]
+    both = json.loads(call("ope", recorded, "another.parquet", *basis).out)
     clipped = json.loads(call("ope", recorded, *basis, "--clip", "0.5").out)
-    assert clipped["estimate"] == pytest.approx(0.5 * own["estimate"], rel=1e-4)
+    names = ["trajectory", "self_normalised_trajectory", "per_decision", "self_normalised_per_decision"]
+    assert [row["name"] for row in own["estimators"]] == names
+    for alone, together, less in zip(*(each["estimators"] for each in (own, both, clipped)), strict=True):
+        # The recorded distribution is float32, the network's is computed here: equal but for low bits.
+        assert alone["effective_sample_size"] == pytest.approx(own["num_trajectories"], rel=1e-4)
+        assert together["standard_error"] < alone["standard_error"]
+        factor = 1.0 if "self_normalised" in alone["name"] else 0.5
+        assert less["estimate"] == pytest.approx(factor * alone["estimate"], rel=1e-4)
+    twice = call("ope", recorded, recorded, *basis)
+    assert twice.code == 2
+    assert "the same recording was given twice" in twice.err
+
+
+def test_ope_for_people_has_the_estimators_side_by_side(call, trained, recorded):
+    done = call("ope", recorded, "--policy", trained)
+    assert max(map(len, done.out.splitlines())) <= 80
+    for word in ("per trajectory", "per decision", "none known", "Cantelli", "Student*", "asymptotic"):
+        assert word in done.out
 
 
 def test_ope_of_a_policy_far_away_warns_and_exits_with_3(call, trained, tmp_path):
@@ -349,7 +366,7 @@ def test_ope_of_a_policy_far_away_warns_and_exits_with_3(call, trained, tmp_path
     done = call("ope", tmp_path / "far.parquet", "--policy", trained)
     assert done.code == 3
     assert "worthless" in done.err
-    assert "lower bound" in done.out
+    assert "lower bounds" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
 
 
@@ -546,6 +563,10 @@ def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
     [
         (("train", "--preset", "dma"), list(PRESETS)),
         (("train", "--algorithm", "PPO"), ["TTPOIS", "POIS"]),
+        (("train", "--strategy", "best"), ["truncated", "exact", "uniform", "adaptive"]),
+        (("train", "--importance-weights", "both"), ["trajectory", "per_decision"]),
+        (("train", "--baseline", "mean"), ["none", "per_step"]),
+        (("evaluate", "nowhere", "--strategy", "adaptive"), ["truncated", "exact", "uniform"]),
         (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
         (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
         (("bench", "fast"), ["all", "sampling"]),

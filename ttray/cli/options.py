@@ -12,7 +12,8 @@ from ttray.registration import ALGORITHMS
 from ttray.runs.presets import DEFAULT_PRESET, PRESETS
 
 # As in `core.planning`, `core.surrogate` and `core.baselines`, which take seconds to load.
-STRATEGIES = ("truncated", "uniform", "exact", "adaptive")
+BATCH_STRATEGIES = ("truncated", "uniform", "exact")  # for one batch, with none before it
+STRATEGIES = (*BATCH_STRATEGIES, "adaptive")
 IMPORTANCE_WEIGHTS = ("trajectory", "per_decision")
 BASELINES = ("none", "per_step")
 
@@ -45,7 +46,7 @@ Algorithm = Annotated[
         help=" or ".join(ALGORITHMS) + ".",
     ),
 ]
-Strategy = Annotated[str, _word(STRATEGIES, help="How to spend the budget")]
+Strategy = Annotated[str, _word(BATCH_STRATEGIES, help="How to spend the budget")]
 TrainingStrategy = Annotated[
     str | None,
     _word(STRATEGIES, help="How to spend the budget", show_default="the preset's, or the algorithm's"),

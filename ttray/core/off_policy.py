@@ -22,10 +22,9 @@ import torch
 
 from ttray.core import dcs
 from ttray.core.checks import check_count, check_delta, check_gamma, check_positive
-from ttray.core.evaluation import Recording
 from ttray.core.ragged import RaggedBatch
 from ttray.core.surrogate import Surrogate
-from ttray.core.weighted import WeightedMeans, WeightedSteps
+from ttray.core.weighted import Recording, WeightedMeans, WeightedSteps
 
 _FEW = 10.0  # trajectories' worth of weight that an estimate must rest on, at the very least
 _SMALL_SHARE = 0.05  # and the share of all trajectories
@@ -68,17 +67,21 @@ class OffPolicyTable:
     """All estimators on the same recordings.
 
     Attributes:
-        rows: One for each estimator.
+        estimators: One row for each.
         num_trajectories: Recorded.
         problems: Why answers are worthless, naming the estimator and the recording; empty if none is.
+        is_worthless: Whether that is so of both unbiased estimators. The self-normalised ones alone are no
+            answer: they look sound also where nothing is known.
     """
 
-    rows: tuple[EstimatorRow, ...]
+    estimators: tuple[EstimatorRow, ...]
     num_trajectories: int
     problems: tuple[str, ...]
+    is_worthless: bool
 
     def __getitem__(self, name: str) -> EstimatorRow:
-        return next(row for row in self.rows if row.name == name)
+        """The row of that name."""
+        return next(row for row in self.estimators if row.name == name)
 
 
 def compare_estimators(
@@ -137,7 +140,15 @@ def compare_estimators(
                     dominant_share=share,
                 )
             )
-    return OffPolicyTable(tuple(rows), steps.num_trajectories, _problems(rows, recordings, gamma, max_reward))
+    number = steps.num_trajectories
+    smallest = -max_reward * float(np.sum(gamma ** np.arange(recordings[0].strategy.horizon)))
+    found = {row.name: _problems(row, recordings, number, smallest) for row in rows}
+    return OffPolicyTable(
+        estimators=tuple(rows),
+        num_trajectories=number,
+        problems=(*_infinite(recordings), *(each for problems in found.values() for each in problems)),
+        is_worthless=all(found[row.name] for row in rows if row.cantelli is not None),
+    )
 
 
 def fingerprint(batch: RaggedBatch) -> str:
@@ -197,29 +208,30 @@ def _cantelli_widths(
     return {name: math.hypot(*each) / len(recordings) for name, each in widths.items()}
 
 
+def _infinite(recordings: Sequence[Recording]) -> list[str]:
+    return [
+        f"{_name(recordings, index)} has an infinite divergence: it can bound nothing, leave it out"
+        for index, each in enumerate(recordings)
+        if not bool(torch.isfinite(each.comparison.log_renyi2).all())
+    ]
+
+
 def _problems(
-    rows: Sequence[EstimatorRow], recordings: Sequence[Recording], gamma: float, max_reward: float
-) -> tuple[str, ...]:
-    number = sum(each.strategy.num_trajectories for each in recordings)
-    horizon = recordings[0].strategy.horizon
-    smallest = -max_reward * float(np.sum(gamma ** np.arange(horizon)))
+    row: EstimatorRow, recordings: Sequence[Recording], num_trajectories: int, smallest: float
+) -> list[str]:
+    """Of one estimator; `smallest` is the least that any policy can earn."""
     found = []
-    for index, each in enumerate(recordings):
-        if not bool(torch.isfinite(each.comparison.log_renyi2).all()):
-            found.append(
-                f"{_name(recordings, index)} has an infinite divergence: it can bound nothing, leave it out"
-            )
-    for row in rows:
-        if number > 1 and row.effective_sample_size < max(min(_FEW, number / 2), _SMALL_SHARE * number):
-            spoilt = ""
-            if len(recordings) > 1 and row.dominant_share > 0.5:
-                spoilt = f", most of it in {_name(recordings, row.dominant)}"
-            found.append(
-                f"{row.name}: the weights are those of {row.effective_sample_size:.1f} of {number:,} "
-                f"trajectories{spoilt}: the policies are too far apart"
-            )
-        if row.cantelli is not None and row.cantelli <= smallest:
-            found.append(
-                f"{row.name}: Cantelli's bound says nothing: no policy can earn less than {smallest:,.4g}"
-            )
-    return tuple(found)
+    few = max(min(_FEW, num_trajectories / 2), _SMALL_SHARE * num_trajectories)
+    if num_trajectories > 1 and row.effective_sample_size < few:
+        spoilt = ""
+        if len(recordings) > 1 and row.dominant_share > 0.5:
+            spoilt = f", most of it in {_name(recordings, row.dominant)}"
+        found.append(
+            f"{row.name}: the weights are those of {row.effective_sample_size:.1f} of {num_trajectories:,} "
+            f"trajectories{spoilt}: the policies are too far apart"
+        )
+    if row.cantelli is not None and row.cantelli <= smallest:
+        found.append(
+            f"{row.name}: Cantelli's bound says nothing: no policy can earn less than {smallest:,.4g}"
+        )
+    return found

@@ -18,10 +18,29 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr, stdtrit
 
 from ttray.core import dcs
-from ttray.core.evaluation import Recording
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.distributions import Comparison
+from ttray.core.ragged import RaggedBatch
 
 _RESAMPLES_AT_ONCE = 100
 _LOG_ZERO = -1e4  # stands for log 0 in running sums; its exponential is 0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A batch of another policy, compared with the policy to evaluate.
+
+    Attributes:
+        batch: The whole batch.
+        strategy: Its plan.
+        comparison: The policy to evaluate against the one that collected.
+        name: What messages call it, e.g. its file; its position where empty.
+    """
+
+    batch: RaggedBatch
+    strategy: DataCollectionStrategy
+    comparison: Comparison
+    name: str = ""
 
 
 @dataclass(frozen=True)
