@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ttray.registration import register
 
 if TYPE_CHECKING:
-    from ttray.core import dcs
+    from ttray.core import dcs, planning
     from ttray.core.batch import digest
     from ttray.rllib.algorithm import POIS, TTPOIS
     from ttray.rllib.config import POISConfig, TTPOISConfig
@@ -30,6 +30,7 @@ __all__ = [
     "digest",
     "evaluate",
     "ope",
+    "planning",
     "train",
 ]
 
@@ -53,8 +54,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value: Any = version("ttray")
-    elif name == "dcs":
-        value = import_module("ttray.core.dcs")
+    elif name in ("dcs", "planning"):
+        value = import_module(f"ttray.core.{name}")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

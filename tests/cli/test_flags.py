@@ -11,11 +11,13 @@ import typer
 
 import ttray
 from ttray.benchmarks import suite
-from ttray.cli import compare, reproduce
+from ttray.cli import compare, options, reproduce
 from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
-from ttray.core import dcs
+from ttray.core import dcs, planning
+from ttray.core.baselines import BASELINES
 from ttray.core.batch import read_parquet, write_parquet
+from ttray.core.surrogate import IMPORTANCE_WEIGHTS
 from ttray.paper import comparison, reproduction
 from ttray.runs import evaluation, training
 from ttray.runs.presets import PRESETS
@@ -83,6 +85,12 @@ TRAIN = {
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
     "--budget": ("3600", lambda r, d: r.config().budget == 3600),
     "--delta": ("0.25", lambda r, d: r.config().delta == 0.25),
+    "--strategy": ("adaptive", lambda r, d: r.config().strategy == "adaptive"),
+    "--importance-weights": (
+        "per_decision",
+        lambda r, d: r.config().improvement_settings().importance_weights == "per_decision",
+    ),
+    "--baseline": ("per_step", lambda r, d: r.config().improvement_settings().baseline == "per_step"),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
 }
 
@@ -107,6 +115,12 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_the_words_of_options_are_those_that_there_are():
+    assert planning.names() == options.STRATEGIES
+    assert tuple(IMPORTANCE_WEIGHTS) == options.IMPORTANCE_WEIGHTS
+    assert options.BASELINES == BASELINES
 
 
 def test_train_needs_nothing_but_a_preset_and_a_discount(call, spied_training):
@@ -165,7 +179,7 @@ def test_flags_of_plan(call, flag):
     after = json.loads(call("plan", flag, value, "--json").out)
     assert before.get(key) != after[key]
     assert after[key] == (pytest.approx(expected, rel=1e-3) if isinstance(expected, float) else expected)
-    planned = dcs.plan(
+    planned = planning.plan(
         after["strategy"], horizon=after["horizon"], budget=after["budget"], gamma=after["gamma"]
     )
     assert after["samples_per_step"] == planned.samples_per_step.tolist()
@@ -310,19 +324,36 @@ def test_flags_of_ope(call, trained, recorded, flag):
     basis = ("ope", recorded, "--policy", trained, "--max-reward", "1000", "--json")
     before, after = (json.loads(call(*basis, *more).out) for more in ((), (flag, value)))
     assert before[key] != after[key] == expected
-    assert before["lower_bound"] != after["lower_bound"]
+    bounds = [[row["cantelli"] for row in found["estimators"]] for found in (before, after)]
+    assert bounds[0] != bounds[1]
 
 
 def test_ope_of_the_same_policy_clipped_and_of_several_tables(call, trained, recorded):
     basis = ("--policy", trained, "--max-reward", "1000", "--json")
+    plan = dcs.truncated(10, 600, 0.9)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained / "checkpoint", seed=6)
+    write_parquet(table, "another.parquet")
     own = json.loads(call("ope", recorded, *basis).out)
-    # The recorded distribution is float32, the network's is computed here: equal but for low bits.
-    assert own["effective_sample_size"] == pytest.approx(own["num_trajectories"], rel=1e-4)
-    twice = json.loads(call("ope", recorded, recorded, *basis).out)
-    assert twice["estimate"] == pytest.approx(own["estimate"])
-    assert twice["lower_bound"] > own["lower_bound"]
+    both = json.loads(call("ope", recorded, "another.parquet", *basis).out)
     clipped = json.loads(call("ope", recorded, *basis, "--clip", "0.5").out)
-    assert clipped["estimate"] == pytest.approx(0.5 * own["estimate"], rel=1e-4)
+    names = ["trajectory", "self_normalised_trajectory", "per_decision", "self_normalised_per_decision"]
+    assert [row["name"] for row in own["estimators"]] == names
+    for alone, together, less in zip(*(each["estimators"] for each in (own, both, clipped)), strict=True):
+        # The recorded distribution is float32, the network's is computed here: equal but for low bits.
+        assert alone["effective_sample_size"] == pytest.approx(own["num_trajectories"], rel=1e-4)
+        assert together["standard_error"] < alone["standard_error"]
+        factor = 1.0 if "self_normalised" in alone["name"] else 0.5
+        assert less["estimate"] == pytest.approx(factor * alone["estimate"], rel=1e-4)
+    twice = call("ope", recorded, recorded, *basis)
+    assert twice.code == 2
+    assert "the same recording was given twice" in twice.err
+
+
+def test_ope_for_people_has_the_estimators_side_by_side(call, trained, recorded):
+    done = call("ope", recorded, "--policy", trained)
+    assert max(map(len, done.out.splitlines())) <= 80
+    for word in ("per trajectory", "per decision", "none known", "Cantelli", "Student*", "asymptotic"):
+        assert word in done.out
 
 
 def test_ope_of_a_policy_far_away_warns_and_exits_with_3(call, trained, tmp_path):
@@ -335,7 +366,7 @@ def test_ope_of_a_policy_far_away_warns_and_exits_with_3(call, trained, tmp_path
     done = call("ope", tmp_path / "far.parquet", "--policy", trained)
     assert done.code == 3
     assert "worthless" in done.err
-    assert "lower bound" in done.out
+    assert "lower bounds" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
 
 
@@ -532,6 +563,10 @@ def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
     [
         (("train", "--preset", "dma"), list(PRESETS)),
         (("train", "--algorithm", "PPO"), ["TTPOIS", "POIS"]),
+        (("train", "--strategy", "best"), ["truncated", "exact", "uniform", "adaptive"]),
+        (("train", "--importance-weights", "both"), ["trajectory", "per_decision"]),
+        (("train", "--baseline", "mean"), ["none", "per_step"]),
+        (("evaluate", "nowhere", "--strategy", "adaptive"), ["truncated", "exact", "uniform"]),
         (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
         (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
         (("bench", "fast"), ["all", "sampling"]),

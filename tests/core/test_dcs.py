@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ttray.core import dcs
+from ttray.core import dcs, planning
 from ttray.core.dcs import DataCollectionStrategy
 
 GAMMAS = (0.1, 0.3, 0.5, 0.9, 0.99, 1 - 1e-12, 1.0)
@@ -312,7 +312,7 @@ def smallest_budget(epsilon: float, name: str, horizon: int, gamma: float) -> in
 
 
 def width_of(name: str, horizon: int, budget: int, gamma: float) -> float:
-    planned = dcs.plan(name, horizon=horizon, budget=budget, gamma=gamma)
+    planned = planning.plan(name, horizon=horizon, budget=budget, gamma=gamma)
     return dcs.hoeffding_width(planned, gamma=gamma, delta=0.1, reward_range=2)
 
 
@@ -323,7 +323,7 @@ def test_required_budget_is_the_smallest_of_all(name: str, horizon: int, gamma: 
     # The widths themselves are the accuracies at which an off-by-one would show.
     own = [width_of(name, horizon, horizon * k, gamma) for k in (1, 2, 3)]
     for epsilon in [*own, *np.geomspace(2 * at_least, at_least / 4, 12).tolist()]:
-        found = dcs.required_budget(
+        found = planning.required_budget(
             epsilon, delta=0.1, horizon=horizon, gamma=gamma, strategy=name, reward_range=2
         )
         assert found == smallest_budget(epsilon, name, horizon, gamma), epsilon
@@ -335,14 +335,14 @@ def test_required_budget_sees_the_dips_in_the_width_of_truncated() -> None:
     rises = np.flatnonzero(np.diff(widths) > 0)
     assert rises.size  # otherwise this test shows nothing
     for epsilon in np.take(widths, rises).tolist():
-        found = dcs.required_budget(epsilon, delta=0.1, horizon=horizon, gamma=gamma, reward_range=2)
+        found = planning.required_budget(epsilon, delta=0.1, horizon=horizon, gamma=gamma, reward_range=2)
         assert found == smallest_budget(epsilon, "truncated", horizon, gamma)
 
 
 def test_truncated_needs_less_budget_than_uniform_for_the_same_accuracy() -> None:
     question: dict[str, Any] = {"delta": 0.1, "horizon": 360, "gamma": 0.95}
     needed = {
-        name: dcs.required_budget(0.5, strategy=name, **question)
+        name: planning.required_budget(0.5, strategy=name, **question)
         for name in ("exact", "truncated", "uniform")
     }
     assert needed["exact"] <= needed["truncated"] < needed["uniform"] / 5
@@ -408,7 +408,7 @@ UNIFORM = DataCollectionStrategy([2, 2])
         (lambda: dcs.step_costs(5, -0.5), "gamma .* found -0.5"),
         (lambda: dcs.step_costs(5, math.nan), "gamma .* found nan"),
         (lambda: dcs.step_costs(5, "0.9"), "gamma .* found '0.9'"),
-        (lambda: dcs.plan("best", horizon=5, budget=9, gamma=1), "'best'; choose .*truncated, uni"),
+        (lambda: planning.plan("best", horizon=5, budget=9, gamma=1), "'best'; choose .*truncated, uni"),
         (lambda: DataCollectionStrategy([]), r"not empty, found shape \(0,\)"),
         (lambda: DataCollectionStrategy([[1]]), r"one-dimensional .* found shape \(1, 1\)"),
         (lambda: DataCollectionStrategy([2.5, 1]), r"integers, found \[2.5 1. \]"),
@@ -462,23 +462,23 @@ UNIFORM = DataCollectionStrategy([2, 2])
             "max_reward .* found -1",
         ),
         (
-            lambda: dcs.required_budget(0, delta=0.1, horizon=5, gamma=1),
+            lambda: planning.required_budget(0, delta=0.1, horizon=5, gamma=1),
             "epsilon must be a finite number above 0, found 0",
         ),
         (
-            lambda: dcs.required_budget(math.nan, delta=0.1, horizon=5, gamma=1),
+            lambda: planning.required_budget(math.nan, delta=0.1, horizon=5, gamma=1),
             "epsilon .* found nan",
         ),
         (
-            lambda: dcs.required_budget(1e-12, delta=0.1, horizon=5, gamma=1),
+            lambda: planning.required_budget(1e-12, delta=0.1, horizon=5, gamma=1),
             "epsilon=1e-12 takes a budget above 9007199254740992",
         ),
         (
-            lambda: dcs.required_budget(1, delta=0.1, horizon=5.0, gamma=1, strategy="uniform"),
+            lambda: planning.required_budget(1, delta=0.1, horizon=5.0, gamma=1, strategy="uniform"),
             "horizon .* found 5.0",
         ),
         (
-            lambda: dcs.required_budget(1, delta=0.1, horizon=5, gamma=1, strategy="best"),
+            lambda: planning.required_budget(1, delta=0.1, horizon=5, gamma=1, strategy="best"),
             "unknown strategy 'best'; choose one of truncated, uniform, exact",
         ),
     ],

@@ -14,14 +14,16 @@ from scipy import stats
 from tests.core.test_statistics import assert_mean_is
 from tests.core.test_surrogate import random_case
 from tests.support.make_batches import KINDS
-from ttray.core import dcs
+from ttray.core import dcs, planning
 from ttray.core.batch import Batch, BatchInfo, read_parquet, write_parquet
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import Categorical, Comparison
-from ttray.core.evaluation import Recording, _variance_shares, off_policy, on_policy
+from ttray.core.evaluation import _variance_shares, on_policy
+from ttray.core.off_policy import compare_estimators
 from ttray.core.quotas import Quota, trajectory_lengths
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import Surrogate, bound
+from ttray.core.weighted import Recording
 from ttray.envs.evaluation import expected_return
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import collect_quota
@@ -267,60 +269,51 @@ def recording(seed, *, strategy=None, kind="categorical", scale=0.2):
 SETTINGS = {"gamma": 0.9, "delta": 0.2, "max_reward": 6.0}
 
 
+def all_four(recordings, **changes):
+    return compare_estimators(recordings, **(SETTINGS | {"num_resamples": 10} | changes))
+
+
+def paper(recordings, **changes):
+    """The paper's row of the table: one weight for each trajectory."""
+    return all_four(recordings, **changes)["trajectory"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_recorded_policy_itself_gives_the_on_policy_estimate(kind):
     each = recording(4, kind=kind)
     same = KINDS[kind].comparison(each.batch.dist_inputs, each.batch.action)(each.batch.dist_inputs)
-    found = off_policy([dataclasses.replace(each, comparison=same)], **SETTINGS)
-    assert found.estimate == on_policy(each.batch, each.strategy, gamma=0.9, delta=0.2).estimate
-    assert found.effective_sample_size == found.num_trajectories == each.strategy.num_trajectories
-    assert found.max_weight == found.renyi2 == 1.0
+    table = all_four([dataclasses.replace(each, comparison=same)])
+    expected = on_policy(each.batch, each.strategy, gamma=0.9, delta=0.2).estimate
+    number = each.strategy.num_trajectories
+    assert table.num_trajectories == number
     # With no divergence both bounds are Cantelli's for the second moment Σ c_t/n_t.
     costs = dcs.step_costs(8, 0.9) / each.strategy.samples_per_step
     width = 6.0 * math.sqrt(0.8 / 0.2 * costs.sum())
-    assert found.lower_bound == pytest.approx(found.estimate - width)
-    assert found.loose_lower_bound == pytest.approx(found.estimate - width)
+    for found in table.estimators:
+        assert found.estimate == pytest.approx(expected)
+        assert found.effective_sample_size == pytest.approx(number)
+        assert found.max_weight == 1.0
+        assert found.cantelli is None or found.cantelli == pytest.approx(expected - width)
 
 
 def test_batches_count_alike_and_their_widths_add_as_independent_ones():
     plans = [dcs.truncated(8, 80, 0.9), dcs.uniform(8, 24), dcs.exact(8, 50, 0.9)]
     recordings = [recording(seed, strategy=plan) for seed, plan in enumerate(plans)]
-    alone = [off_policy([each], **SETTINGS) for each in recordings]
-    together = off_policy(recordings, **SETTINGS)
-    assert together.estimate == pytest.approx(np.mean([each.estimate for each in alone]))
-    for name in ("lower_bound", "loose_lower_bound"):
-        widths = [each.estimate - getattr(each, name) for each in alone]
-        width = together.estimate - getattr(together, name)
-        assert width == pytest.approx(math.hypot(*widths) / 3)
+    alone, together = [all_four([each]) for each in recordings], all_four(recordings)
     assert together.num_trajectories == sum(plan.num_trajectories for plan in plans)
-    assert together.max_weight == pytest.approx(max(each.max_weight for each in alone))
-    assert together.renyi2 == pytest.approx(np.mean([each.renyi2 for each in alone]))
-
-
-@settings(deadline=None, max_examples=50)
-@given(
-    horizon=st.integers(1, 8),
-    extra=st.integers(0, 40),
-    gamma=st.sampled_from([0.3, 0.9, 1.0]),
-    kind=st.sampled_from(sorted(KINDS)),
-    scale=st.sampled_from([0.0, 0.1, 0.5]),
-    seeds=st.lists(st.integers(0, 2**16), min_size=1, max_size=3),
-)
-def test_loose_bound_is_never_above_the_tight_one(horizon, extra, gamma, kind, scale, seeds):
-    strategy = dcs.truncated(horizon, horizon + extra, gamma)
-    recordings = [recording(seed, strategy=strategy, kind=kind, scale=scale) for seed in seeds]
-    found = off_policy(recordings, gamma=gamma, delta=0.1, max_reward=4.0)
-    width, loose_width = (found.estimate - low for low in (found.lower_bound, found.loose_lower_bound))
-    assert width <= loose_width * (1.0 + 1e-12)  # the two add up in different orders
-    assert found.lower_bound < found.estimate
-    assert 1.0 <= found.effective_sample_size <= found.num_trajectories * (1.0 + 1e-12)
+    for name in ("trajectory", "per_decision"):
+        each, found = [table[name] for table in alone], together[name]
+        assert found.estimate == pytest.approx(np.mean([row.estimate for row in each]))
+        widths = [row.estimate - row.cantelli for row in each]
+        assert found.estimate - found.cantelli == pytest.approx(math.hypot(*widths) / 3)
+        assert found.max_weight == pytest.approx(max(row.max_weight for row in each))
 
 
 def test_tight_bound_is_that_of_the_surrogate():
     each = recording(9)
-    found = off_policy([each], **SETTINGS)
+    found = paper([each])
     sums = Surrogate(each.batch, each.strategy, gamma=0.9).sums(each.comparison)
-    assert found.lower_bound == pytest.approx(bound(sums, delta=0.2, max_reward=6.0).item())
+    assert found.cantelli == pytest.approx(bound(sums, delta=0.2, max_reward=6.0).item())
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -329,11 +322,12 @@ def test_infinite_divergence_bounds_nothing_and_is_a_problem(others):
     log_renyi2 = each.comparison.log_renyi2.clone()
     log_renyi2[3] = math.inf
     broken = dataclasses.replace(each, comparison=Comparison(each.comparison.log_ratio, log_renyi2))
-    found = off_policy([broken, *[recording(3)] * others], **SETTINGS)
-    assert found.lower_bound == found.loose_lower_bound == -math.inf
-    assert found.renyi2 == math.inf
-    assert math.isfinite(found.estimate)
-    assert any("the lower bound says nothing" in problem for problem in found.problems)
+    found = all_four([broken, *[recording(3)] * others])
+    for name in ("trajectory", "per_decision"):
+        assert found[name].cantelli == -math.inf
+        assert math.isfinite(found[name].estimate)
+        assert any(f"{name}: Cantelli's bound says nothing" in problem for problem in found.problems)
+    assert found.is_worthless
 
 
 @pytest.mark.parametrize("num_trajectories", [1, 2])
@@ -341,9 +335,10 @@ def test_weights_that_overflow_are_a_problem_and_bound_nothing(num_trajectories)
     strategy = dcs.uniform(horizon=3, budget=3 * num_trajectories)
     huge = torch.full((strategy.budget,), 500.0, dtype=torch.float64)
     batch = ragged(strategy, np.ones((num_trajectories, 3)))
-    found = off_policy([Recording(batch, strategy, Comparison(huge, huge))], **SETTINGS)
-    assert found.lower_bound == found.loose_lower_bound == -math.inf
-    assert any("the lower bound says nothing" in problem for problem in found.problems)
+    found = all_four([Recording(batch, strategy, Comparison(huge, huge))])
+    assert found["trajectory"].cantelli == found["per_decision"].cantelli == -math.inf
+    assert any("trajectory: Cantelli's bound says nothing" in problem for problem in found.problems)
+    assert found.is_worthless
 
 
 def test_clip_limits_the_weights_in_the_estimate():
@@ -351,11 +346,12 @@ def test_clip_limits_the_weights_in_the_estimate():
     batch = ragged(strategy, np.ones((2, 2)))
     log_ratio = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
     each = Recording(batch, strategy, Comparison(log_ratio, torch.zeros(4, dtype=torch.float64)))
-    plain = off_policy([each], gamma=1.0, delta=0.2, max_reward=1.0)
-    clipped = off_policy([each], gamma=1.0, delta=0.2, max_reward=1.0, importance_weight_clip=3.0)
+    plain = paper([each], gamma=1.0)
+    clipped = paper([each], gamma=1.0, importance_weight_clip=3.0)
     assert plain.estimate == pytest.approx(math.exp(2.0) + 1.0)
     assert clipped.estimate == pytest.approx(3.0 + 1.0)
-    assert clipped.max_weight == plain.max_weight == pytest.approx(math.exp(2.0))
+    assert plain.max_weight == pytest.approx(math.exp(2.0))
+    assert clipped.max_weight == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(
@@ -370,12 +366,12 @@ def test_clip_limits_the_weights_in_the_estimate():
 )
 def test_bad_settings_of_a_bound_are_value_errors(changes, message):
     with pytest.raises(ValueError, match=message):
-        off_policy([recording(0)], **(SETTINGS | changes))
+        all_four([recording(0)], **changes)
 
 
 def test_no_batches_are_a_value_error():
     with pytest.raises(ValueError, match="found no batches; pass at least one"):
-        off_policy([], **SETTINGS)
+        all_four([])
 
 
 MAX_REWARD = 6.0  # means of at most 5 and noise of a tenth: ten standard deviations away
@@ -394,7 +390,7 @@ def slots_of(horizon):
 
 def recorded(path, probabilities, *, horizon, budget, gamma, strategy="truncated", seed=0):
     """Collects with `even_choice`, writes, reads, and compares with fixed probabilities."""
-    planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
+    planned = planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
     pool = slots_of(horizon)
     distribution = Categorical(2).describe()
     info = BatchInfo("ttray/Evaluation-v0", seed, 0, planned, gamma, distribution)
@@ -435,20 +431,22 @@ def data_sets(tmp_path_factory, request):
 @pytest.mark.parametrize("delta", [0.2, 0.05])
 def test_lower_bound_from_recorded_data_holds_as_often_as_it_says(data_sets, delta):
     truth = expected_return(TARGET, 20, 0.9)
-    found = [off_policy([each], gamma=0.9, delta=delta, max_reward=MAX_REWARD) for each in data_sets]
-    assert np.mean([each.lower_bound <= truth for each in found]) >= 1.0 - delta
-    assert np.mean([each.loose_lower_bound <= truth for each in found]) >= 1.0 - delta
-    assert_mean_is([each.estimate for each in found], truth)
+    tables = [all_four([each], delta=delta, max_reward=MAX_REWARD) for each in data_sets]
+    for name in ("trajectory", "per_decision"):
+        found = [table[name] for table in tables]
+        assert np.mean([each.cantelli <= truth for each in found]) >= 1.0 - delta
+        assert_mean_is([each.estimate for each in found], truth)
 
 
 def test_bound_from_all_recorded_data_is_narrow_and_below_the_return(data_sets):
     truth = expected_return(TARGET, 20, 0.9)
-    found = off_policy(data_sets, gamma=0.9, delta=0.05, max_reward=MAX_REWARD)
-    assert found.lower_bound <= truth
-    alone = off_policy(data_sets[:1], gamma=0.9, delta=0.05, max_reward=MAX_REWARD)
-    width, alone_width = found.estimate - found.lower_bound, alone.estimate - alone.lower_bound
+    table = all_four(data_sets, delta=0.05, max_reward=MAX_REWARD)
+    found, alone = table["trajectory"], paper(data_sets[:1], delta=0.05, max_reward=MAX_REWARD)
+    assert found.cantelli <= truth
+    width, alone_width = found.estimate - found.cantelli, alone.estimate - alone.cantelli
     assert width == pytest.approx(alone_width / math.sqrt(NUM_DATA_SETS), rel=0.1)
-    assert found.problems == ()
+    assert table.problems == ()
+    assert not table.is_worthless
 
 
 @pytest.mark.parametrize(
@@ -461,17 +459,17 @@ def test_problems_are_told_of_a_target_far_away_and_not_of_a_near_one(
     each = recorded(
         tmp_path / "batch.parquet", probabilities, horizon=100, budget=2000, gamma=0.95, strategy=strategy
     )
-    found = off_policy([each], gamma=0.95, delta=0.2, max_reward=MAX_REWARD)
-    number = each.strategy.num_trajectories
+    table = all_four([each], gamma=0.95, max_reward=MAX_REWARD)
+    found, number = table["trajectory"], each.strategy.num_trajectories
     if not wrong:
-        assert found.problems == ()
+        assert table.problems == ()
         assert found.effective_sample_size > 0.8 * number
         return
-    of_weights, of_bound = found.problems
+    of_weights, of_bound = (each for each in table.problems if each.startswith("trajectory: "))
     assert f"of {number:,} trajectories: the policies are too far apart" in of_weights
     smallest = -MAX_REWARD * (0.95 ** np.arange(100)).sum()
     assert f"no policy can earn less than {smallest:,.4g}" in of_bound
-    assert found.effective_sample_size < 5.0
+    assert found.effective_sample_size < 0.1 * number
 
 
 def test_steps_with_a_single_sample_get_the_whole_range():
@@ -509,4 +507,4 @@ def test_batches_of_different_horizons_are_refused():
         batch = ragged(strategy, np.ones((2, horizon)))
         recordings.append(Recording(batch, strategy, Comparison(zeros, zeros)))
     with pytest.raises(ValueError, match=r"horizons \[2, 3\]"):
-        off_policy(recordings, **SETTINGS)
+        all_four(recordings)

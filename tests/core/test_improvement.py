@@ -14,6 +14,7 @@ from ttray.core.batch import Batch
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 from ttray.core.quotas import trajectory_lengths
 from ttray.core.search import SearchSettings
+from ttray.core.surrogate import Surrogate
 
 GAMMA, DELTA, CLIP, OBS_SIZE = 0.9, 0.3, 1.5, 3
 STRATEGIES = {
@@ -248,6 +249,64 @@ def test_min_max_reward_widens_the_bound():
     plain = improve(Policy(distribution), policy.forward, Batch.of(table), settings(num_offline_iterations=1))
     wide = improve(Policy(distribution), policy.forward, Batch.of(table), settings(min_max_reward=50.0))
     assert wide["bound_before"] < plain["bound_before"]
+
+
+@pytest.mark.parametrize("importance_weights", ["trajectory", "per_decision"])
+@pytest.mark.parametrize("has_baseline", [False, True])
+@pytest.mark.parametrize("least", [None, 50.0])
+def test_bound_before_is_that_of_what_remains_of_the_rewards(importance_weights, has_baseline, least):
+    distribution, strategy = KINDS["categorical"], STRATEGIES["TT-POIS"]
+    policy = Policy(distribution)
+    batch = Batch.of(sampled_table(strategy, distribution, policy))
+    expected = np.linspace(-1.0, 1.0, strategy.horizon) if has_baseline else np.zeros(strategy.horizon)
+    report = improve(
+        policy,
+        policy.forward,
+        batch,
+        settings(
+            importance_weights=importance_weights,
+            baseline="per_step" if has_baseline else "none",
+            min_max_reward=least,
+            importance_weight_clip=None,
+        ),
+        baseline=expected if has_baseline else None,
+    )
+    rows = batch.tensors
+    remainders = (rows.reward.numpy() - expected[rows.t.numpy()]).tolist()
+    for number, length in zip(np.diff(rows.offsets.numpy()), rows.length.numpy(), strict=True):
+        remainders += expected[number:length].tolist()  # ended episodes earn 0
+    max_reward = max(*map(abs, remainders), least or 0.0)
+    # At target = behaviour all weights and divergences are 1, whatever has a weight.
+    estimate = float(Surrogate(rows, strategy, gamma=GAMMA).on_policy())
+    costs = dcs.step_costs(strategy.horizon, GAMMA) / strategy.samples_per_step
+    width = max_reward * math.sqrt((1.0 - DELTA) / DELTA * costs.sum())
+    assert report["bound_before"] == pytest.approx(estimate - width)
+    assert report["gain"] > 0.0
+
+
+def test_weights_and_baselines_lead_elsewhere():
+    distribution, strategy = KINDS["categorical"], STRATEGIES["TT-POIS"]
+    batch = Batch.of(sampled_table(strategy, distribution, Policy(distribution)))
+    ends = set()
+    for importance_weights in ("trajectory", "per_decision"):
+        for baseline in (None, np.full(strategy.horizon, 0.7)):
+            policy = Policy(distribution)
+            how = settings(
+                importance_weights=importance_weights, baseline="none" if baseline is None else "per_step"
+            )
+            improve(policy, policy.forward, batch, how, baseline=baseline)
+            ends.add(parameters_to_vector(policy.parameters()).detach().numpy().tobytes())
+    assert len(ends) == 4
+
+
+def test_a_baseline_is_given_where_the_settings_have_one_and_nowhere_else():
+    distribution, strategy = KINDS["categorical"], STRATEGIES["TT-POIS"]
+    policy = Policy(distribution)
+    batch = Batch.of(sampled_table(strategy, distribution, policy))
+    with pytest.raises(ValueError, match="have baseline='per_step', the batch came with none; pass the val"):
+        improve(policy, policy.forward, batch, settings(baseline="per_step"))
+    with pytest.raises(ValueError, match="have baseline='none', the batch came with one; pass the values"):
+        improve(policy, policy.forward, batch, settings(), baseline=np.zeros(strategy.horizon))
 
 
 def test_infinite_bounds_are_rejected_and_the_weights_stay_finite():

@@ -15,7 +15,7 @@ from ttray.cli.terminal import run
 from ttray.envs.evaluation import expected_return
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.reproduction import choose, figures, reproduce
-from ttray.runs.presets import PRESETS
+from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
 
 ROOT = Path(__file__).parents[2]
@@ -254,8 +254,8 @@ def test_learning_trials_have_unique_names_and_main_shares_its_trials():
     shared = {trial.name for name in learning.MAIN_PRESETS for trial in known[name].trials}
     assert main < shared
     assert len(main) == 3 * 2 * 2 * 5  # presets, discounts, algorithms, seeds
-    for name in PRESETS:
-        others = {trial.name for other in PRESETS if other != name for trial in known[other].trials}
+    for name in PAPER_PRESETS:
+        others = {trial.name for other in PAPER_PRESETS if other != name for trial in known[other].trials}
         assert others.isdisjoint(trial.name for trial in known[name].trials)
 
 
@@ -290,7 +290,7 @@ def curves(preset, gammas, num_seeds):
 def test_learning_figures_are_drawn_from_rows(tmp_path, num_seeds):
     known = figures()
     for name in ("dam", "corridor-sparse-1300"):
-        known[name].draw(curves(name, PRESETS[name].gammas, num_seeds), tmp_path / f"{name}.png")
+        known[name].draw(curves(name, PAPER_PRESETS[name].gammas, num_seeds), tmp_path / f"{name}.png")
     rows = [row for name in learning.MAIN_PRESETS for row in curves(name, (0.999, 0.95), num_seeds)]
     known["main"].draw(rows, tmp_path / "main.png")
     for name in ("dam", "corridor-sparse-1300", "main"):

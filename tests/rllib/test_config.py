@@ -59,6 +59,14 @@ CASES = {
         lambda: small_config(strategy="best"),
         "unknown strategy 'best'; choose one of truncated, uniform, exact",
     ),
+    "unknown importance weights": (
+        lambda: small_config(importance_weights="per_step"),
+        "unknown importance_weights 'per_step'; choose one of trajectory, per_decision",
+    ),
+    "unknown baseline": (
+        lambda: small_config(baseline="mean"),
+        "unknown baseline 'mean'; choose one of none, per_step",
+    ),
     "unknown line search": (
         lambda: small_config(line_search="golden"),
         "line_search must be one of parabola, binary, found 'golden'",

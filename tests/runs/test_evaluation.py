@@ -1,5 +1,8 @@
 """The commands' work as Python calls, on a real run directory: train, collect, evaluate, ope."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 import ttray
@@ -74,16 +77,41 @@ def test_an_evaluation_is_of_the_run_and_of_fresh_data(trained):
         iteration=FIRST_EVALUATION_ITERATION,
     )
     by_hand = ttray.ope([table], policy=trained.directory)  # its own data: all weights are 1
-    assert by_hand.estimate == pytest.approx(found.estimate, rel=1e-4)
+    for row in by_hand.estimators:
+        assert row.estimate == pytest.approx(found.estimate, rel=1e-4)
     assert ttray.evaluate(trained.directory, budget=120, seed=3, num_env_runners=1) == found
+
+
+def test_an_evaluation_has_no_batches_before_it_to_plan_from(trained):
+    with pytest.raises(ValueError, match=r"'adaptive' plans a batch from those before it, .* choose 'truncat"):
+        ttray.evaluate(trained.directory, strategy="adaptive")
 
 
 def test_ope_takes_tables_and_files_alike(trained, tmp_path):
     table = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=trained.directory)
     write_parquet(table, tmp_path / "batch.parquet")
+    path = tmp_path / "batch.parquet"
     found = ttray.ope([table], policy=trained.directory, max_reward=1000.0)
-    assert ttray.ope([tmp_path / "batch.parquet"], policy=trained.checkpoint, max_reward=1000.0) == found
+    read = ttray.ope([path], policy=trained.checkpoint, max_reward=1000.0)
+    assert (found.recordings, read.recordings) == (("table 0",), (str(path),))
+    assert dataclasses.replace(read, recordings=found.recordings) == found
     assert (found.gamma, found.delta, found.max_reward) == (0.9, 0.05, 1000.0)
+    with pytest.raises(ValueError, match=r"given twice, .*: table 0 and .*batch.parquet; pass each once"):
+        ttray.ope([table, path], policy=trained.directory)
+
+
+def test_ope_names_the_file_that_spoils_the_answer(trained, tmp_path):
+    def orders_little(obs):
+        return np.tile(np.linspace(0.0, -8.0, 75, dtype=np.float32), (len(obs), 1))
+
+    paths = []
+    for name, policy in (("near", trained.directory), ("far", orders_little)):
+        paths.append(tmp_path / f"{name}.parquet")
+        write_parquet(ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=policy), paths[-1])
+    assert not ttray.ope(paths[:1], policy=trained.directory, max_reward=100.0).problems
+    found = ttray.ope(paths, policy=trained.directory)
+    assert found.is_worthless
+    assert any(f"most of it in {paths[1]}" in problem for problem in found.problems)
 
 
 def test_ope_refuses_what_it_cannot_use(trained):

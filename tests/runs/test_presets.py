@@ -4,7 +4,8 @@ import gymnasium
 import pytest
 
 import ttray.envs
-from ttray.runs.presets import PRESETS, preset
+from ttray.runs.presets import PAPER_PRESETS, PRESETS, preset
+from ttray.runs.run import ALGORITHMS, Run
 
 # The table of the specification: gammas, budgets, net, deltas, iterations, clip, min-max reward.
 TABLE = {
@@ -48,8 +49,37 @@ def test_presets_are_the_papers_tables(family: str, column: int) -> None:
 
 def test_there_is_one_preset_per_environment_and_budget() -> None:
     pairs = {(found.environment, found.budget) for found in PRESETS.values()}
-    assert len(pairs) == len(PRESETS) == 2 * len(TABLE)
+    assert len(pairs) == len(PRESETS)
+    assert len(PAPER_PRESETS) == 2 * len(TABLE)
     assert all(name == found.name for name, found in PRESETS.items())
+
+
+def test_the_papers_presets_are_the_papers_method() -> None:
+    for found in PAPER_PRESETS.values():
+        assert (found.strategy, found.importance_weights, found.baseline) == (None, "trajectory", "none")
+
+
+def test_quick_presets_come_first_and_have_what_makes_them_quick() -> None:
+    fast = [name for name in PRESETS if name not in PAPER_PRESETS]
+    assert list(PRESETS) == [*fast, *PAPER_PRESETS]
+    for name in fast:
+        assert name.endswith("-fast")
+        found, papers = preset(name), preset(name.removesuffix("-fast"))
+        assert (found.environment, found.horizon) == (papers.environment, papers.horizon)
+        assert (found.importance_weights, found.baseline) == ("per_decision", "per_step")
+        assert found.budget < papers.budget
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_be_run_with_every_discount_of_its_own(name: str, algorithm: str) -> None:
+    for gamma in PRESETS[name].gammas:
+        run = Run(name, algorithm=algorithm, gamma=gamma)
+        run.config().validate()
+        assert (run.importance_weights, run.baseline) == (
+            PRESETS[name].importance_weights,
+            PRESETS[name].baseline,
+        )
 
 
 def test_every_preset_names_a_registered_environment() -> None:

@@ -25,10 +25,29 @@ def test_without_preset_and_environment_it_is_the_dam():
 def test_an_environment_of_ones_own_has_the_defaults_of_the_configuration():
     config, defaults = own().config(), ttray.TTPOISConfig()
     assert defaults.gamma == DEFAULT_GAMMA
-    names = ("gamma", "delta", "num_offline_iterations", "importance_weight_clip", "min_max_reward")
+    names = (
+        "strategy",
+        "importance_weights",
+        "baseline",
+        "gamma",
+        "delta",
+        "num_offline_iterations",
+        "importance_weight_clip",
+        "min_max_reward",
+    )
     assert [getattr(config, name) for name in names] == [getattr(defaults, name) for name in names]
     assert tuple(config.hidden_sizes) == tuple(defaults.hidden_sizes)
     assert (config.env, config.horizon, config.budget) == ("CartPole-v1", 200, 8000)
+
+
+def test_how_it_plans_weights_and_subtracts_is_the_presets_unless_it_is_said():
+    names = ("strategy", "importance_weights", "baseline")
+    paper, pois = Run("dam"), Run("dam", algorithm="POIS")
+    assert [getattr(paper, name) for name in names] == ["truncated", "trajectory", "none"]
+    assert [getattr(pois, name) for name in names] == ["uniform", "trajectory", "none"]
+    said = {"strategy": "adaptive", "importance_weights": "per_decision", "baseline": "per_step"}
+    config = Run("dam", **said).config()
+    assert {name: getattr(config, name) for name in names} == said
 
 
 def test_a_run_is_named_by_its_environment_where_there_is_no_preset():

@@ -108,3 +108,43 @@ def pois_bound(trajectories, horizon, gamma, delta, max_reward):
     effective_horizon = sum(gamma**t for t in range(horizon))
     width = max_reward * effective_horizon * math.sqrt((1 - delta) / delta * divergence / K)
     return estimate / K - width
+
+
+def per_decision(trajectories, strategy: DataCollectionStrategy, gamma, baseline, clip=None):
+    n = strategy.samples_per_step
+    total = sum(gamma**t * baseline[t] for t in range(strategy.horizon))
+    for tr in trajectories:
+        for t in range(tr.length):
+            weight = math.prod(tr.ratios[: t + 1])
+            if clip is not None:
+                weight = min(weight, clip)
+            total += gamma**t / n[t] * weight * (tr.rewards[t] - baseline[t])
+    return total
+
+
+def per_decision_penalty(trajectories, strategy: DataCollectionStrategy, gamma):
+    """Every pair of steps of every trajectory, with the divergence up to the earlier one."""
+    n = strategy.samples_per_step
+    divergence = [renyi2_of_length(trajectories, h) for h in range(1, strategy.horizon + 1)]
+    return sum(
+        gamma ** (t + other) / (n[t] * n[other]) * divergence[min(t, other)]
+        for tr in trajectories
+        for t in range(tr.length)
+        for other in range(tr.length)
+    )
+
+
+def with_baseline(trajectories, strategy: DataCollectionStrategy, gamma, baseline, clip=None):
+    """The paper's estimate with a baseline: one weight for the whole remainder of a trajectory."""
+    n = strategy.samples_per_step
+    total = sum(gamma**t * baseline[t] for t in range(strategy.horizon))
+    for tr in trajectories:
+        weight = math.prod(tr.ratios)
+        if clip is not None:
+            weight = min(weight, clip)
+        total += weight * sum(gamma**t / n[t] * (tr.rewards[t] - baseline[t]) for t in range(tr.length))
+    return total
+
+
+def largest_remainder(trajectories, baseline):
+    return max(abs(tr.rewards[t] - baseline[t]) for tr in trajectories for t in range(tr.length))

@@ -15,14 +15,14 @@ from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.core.quotas import choose_split, trajectory_lengths
 from ttray.rollout.quota import collect_quota
 from ttray.rollout.slots import SlotPool
-from ttray.runs.presets import PRESETS
+from ttray.runs.presets import PAPER_PRESETS
 
 NUM_ENV_RUNNERS = (1, 2, 4)
 
 
 def cases() -> Iterator[tuple[str, Case]]:
     """Gives, by name, the truncated strategies of all presets and discounts, and their uniform ones."""
-    for preset in PRESETS.values():
+    for preset in PAPER_PRESETS.values():
         for gamma in (*preset.gammas, None):
             name = f"{preset.name}, " + ("uniform" if gamma is None else f"γ = {gamma:g}")
             yield name, Case(preset.environment, preset.horizon, preset.budget, gamma)

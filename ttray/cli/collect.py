@@ -43,7 +43,7 @@ def collect(
     from ttray.runs.tasks import choose_task
 
     task = choose_task(preset_name=preset, environment=env, horizon=horizon, budget=budget, gamma=gamma)
-    planned = ttray.dcs.plan(strategy, horizon=task.horizon, budget=task.budget, gamma=task.gamma)
+    planned = ttray.planning.plan(strategy, horizon=task.horizon, budget=task.budget, gamma=task.gamma)
     with Tracker("collecting", planned.num_trajectories, progress) as tracker:
 
         def show(now: Progress) -> None:

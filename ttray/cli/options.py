@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
@@ -11,10 +11,25 @@ from ttray.cli.terminal import one_of
 from ttray.registration import ALGORITHMS
 from ttray.runs.presets import DEFAULT_PRESET, PRESETS
 
-STRATEGIES = ("truncated", "exact", "uniform")
+# As in `core.planning`, `core.surrogate` and `core.baselines`, which take seconds to load.
+BATCH_STRATEGIES = ("truncated", "uniform", "exact")  # for one batch, with none before it
+STRATEGIES = (*BATCH_STRATEGIES, "adaptive")
+IMPORTANCE_WEIGHTS = ("trajectory", "per_decision")
+BASELINES = ("none", "per_step")
 
 
-def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
+def _word(words: Collection[str], *, help: str, show_default: str | bool = True) -> Any:
+    """An option that takes one of several words."""
+    return typer.Option(
+        metavar="NAME",
+        callback=one_of(words),
+        autocompletion=_completion(words),
+        help=f"{help}: {', '.join(words)}.",
+        show_default=show_default,
+    )
+
+
+def _completion(words: Collection[str]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
 
@@ -30,16 +45,7 @@ def _env_runners(text: str | int) -> int | str:
         raise typer.BadParameter(f"{text!r} is neither a whole number nor auto") from None
 
 
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        callback=one_of(PRESETS),
-        autocompletion=_completion(PRESETS),
-        help=f"Settings of the paper: {', '.join(PRESETS)}.",
-        show_default=DEFAULT_PRESET,
-    ),
-]
+Preset = Annotated[str | None, _word(PRESETS, help="Settings", show_default=DEFAULT_PRESET)]
 Algorithm = Annotated[
     str,
     typer.Option(
@@ -49,14 +55,18 @@ Algorithm = Annotated[
         help=" or ".join(ALGORITHMS) + ".",
     ),
 ]
-Strategy = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        callback=one_of(STRATEGIES),
-        autocompletion=_completion(STRATEGIES),
-        help=f"How to spend the budget: {', '.join(STRATEGIES)}.",
-    ),
+Strategy = Annotated[str, _word(BATCH_STRATEGIES, help="How to spend the budget")]
+TrainingStrategy = Annotated[
+    str | None,
+    _word(STRATEGIES, help="How to spend the budget", show_default="the preset's, or the algorithm's"),
+]
+ImportanceWeights = Annotated[
+    str | None,
+    _word(IMPORTANCE_WEIGHTS, help="What has a weight", show_default="the preset's, or trajectory"),
+]
+Baseline = Annotated[
+    str | None,
+    _word(BASELINES, help="What is subtracted from rewards", show_default="the preset's, or none"),
 ]
 Gamma = Annotated[float | None, typer.Option(help="Discount.", show_default="the preset's smallest, or 0.99")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]

@@ -42,8 +42,8 @@ def plan(
     else:
         task = choose_task(preset_name=preset, horizon=horizon, budget=budget, gamma=gamma)
         horizon, budget, gamma = task.horizon, task.budget, task.gamma
-    dcs = ttray.dcs
-    planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
+    dcs, planning = ttray.dcs, ttray.planning
+    planned = planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
     uniform = dcs.uniform(horizon, budget, drop_remainder=True)
     result: dict[str, Any] = {
         "strategy": strategy,
@@ -61,7 +61,7 @@ def plan(
     if accuracy is not None:
         result["accuracy"] = accuracy
         result["required_budget"] = {
-            name: dcs.required_budget(
+            name: planning.required_budget(
                 accuracy, delta=delta, horizon=horizon, gamma=gamma, strategy=name, reward_range=reward_range
             )
             for name in dict.fromkeys((strategy, "uniform"))

@@ -26,6 +26,9 @@ def train(
     horizon: options.Horizon = None,
     budget: options.Budget = None,
     delta: options.Delta = None,
+    strategy: options.TrainingStrategy = None,
+    importance_weights: options.ImportanceWeights = None,
+    baseline: options.Baseline = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -66,6 +69,9 @@ def train(
             horizon=horizon,
             budget=budget,
             delta=delta,
+            strategy=strategy,
+            importance_weights=importance_weights,
+            baseline=baseline,
             directory=directory,
             on_iteration=show,
         )

@@ -1,29 +1,22 @@
-"""What a policy is worth, and how sure that is: from its own batches, or from another policy's.
+"""What a policy is worth, and how sure that is, from a batch of its own.
 
-Sections 4 and 5 of the paper. The on-policy interval uses the variance within the batch: trajectories of
-different lengths share their first steps. The off-policy bound is the paper's, with empirical divergences.
+Section 4 of the paper. The interval uses the variance within the batch: trajectories of different lengths
+share their first steps. What batches of other policies tell is in `core.off_policy`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ttray.core import dcs
 from ttray.core.checks import check_delta, check_gamma, check_positive
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.distributions import Comparison
 from ttray.core.intervals import students_quantile
 from ttray.core.ragged import RaggedBatch
-from ttray.core.surrogate import Surrogate, effective_sample_size
-
-_FEW = 10  # trajectories' worth of weight that an estimate must rest on, at the very least
-_SMALL_SHARE = 0.05  # and the share of all trajectories
+from ttray.core.surrogate import Surrogate
 
 
 @dataclass(frozen=True)
@@ -126,120 +119,3 @@ def _freedom(variances: np.ndarray, samples: np.ndarray) -> float:
     if not shares.sum() > 0.0:
         return math.inf
     return float(shares.sum() / np.sum(shares / (samples[known] - 1)))
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A batch of another policy, compared with the policy to evaluate.
-
-    Attributes:
-        batch: The whole batch.
-        strategy: Its plan.
-        comparison: The policy to evaluate against the one that collected.
-    """
-
-    batch: RaggedBatch
-    strategy: DataCollectionStrategy
-    comparison: Comparison
-
-
-@dataclass(frozen=True)
-class OffPolicyEstimate:
-    """What recorded batches tell of another policy.
-
-    Attributes:
-        estimate: The importance-weighted Ĵ.
-        lower_bound: J is above it with probability at least 1 − δ (Cantelli, divergences of every length).
-        loose_lower_bound: The same from the largest divergence of any length alone; never higher.
-        effective_sample_size: (Σω)²/Σω², in trajectories.
-        num_trajectories: Recorded.
-        max_weight: The largest weight of a trajectory.
-        renyi2: The largest d̂₂ of any length, mean over the batches.
-        problems: Why the answer is worthless, in words; empty if it is not.
-    """
-
-    estimate: float
-    lower_bound: float
-    loose_lower_bound: float
-    effective_sample_size: float
-    num_trajectories: int
-    max_weight: float
-    renyi2: float
-    problems: tuple[str, ...]
-
-
-def off_policy(
-    recordings: Sequence[Recording],
-    *,
-    gamma: float,
-    delta: float,
-    max_reward: float,
-    importance_weight_clip: float | None = None,
-) -> OffPolicyEstimate:
-    """Estimates the return of a policy from batches that others collected.
-
-    Batches are independent and count alike: the estimate is the mean of theirs.
-
-    Args:
-        recordings: At least one; plans and behaviour policies may differ.
-        gamma: The discount, in (0, 1].
-        delta: The probability that J lies below the bound, in (0, 1).
-        max_reward: Largest possible absolute reward.
-        importance_weight_clip: Largest weight of a trajectory; biases the estimate.
-    """
-    if not recordings:
-        raise ValueError("found no batches; pass at least one")
-    horizons = sorted({each.strategy.horizon for each in recordings})
-    if len(horizons) > 1:
-        raise ValueError(
-            f"the batches have the horizons {horizons}, so different returns; pass one horizon's"
-        )
-    gamma, delta, number = check_gamma(gamma), check_delta(delta), len(recordings)
-    estimates, tight, loose, divergences = [], [], [], []
-    log_weights: list[Tensor] = []
-    for each in recordings:
-        surrogate = Surrogate(
-            each.batch, each.strategy, gamma=gamma, importance_weight_clip=importance_weight_clip
-        )
-        estimates.append(float(surrogate.sums(each.comparison).estimate))
-        # Every single d₂ is at least 1; below it is rounding.
-        renyi2 = surrogate.renyi2_per_length(each.comparison).clamp(min=1.0).numpy()
-        settings = {"gamma": gamma, "delta": delta, "max_reward": max_reward}
-        tight.append(dcs.off_policy_width(each.strategy, renyi2_per_length=renyi2, **settings))
-        # Empirical means over ever fewer trajectories need not grow with the length, as d₂ itself does.
-        divergences.append(float(renyi2.max()))
-        loose.append(dcs.loose_off_policy_width(each.strategy, renyi2=divergences[-1], **settings))
-        log_weights.append(surrogate.log_weights(each.comparison))
-    estimate = float(np.mean(estimates))
-    weights = torch.cat(log_weights)
-    lower_bound = _below(estimate, math.hypot(*tight) / number)
-    return OffPolicyEstimate(
-        estimate=estimate,
-        lower_bound=lower_bound,
-        loose_lower_bound=_below(estimate, math.hypot(*loose) / number),
-        effective_sample_size=effective_sample_size(weights),
-        num_trajectories=len(weights),
-        max_weight=math.exp(min(float(weights.max()), 700.0)),
-        renyi2=float(np.mean(divergences)),
-        problems=_problems(weights, lower_bound, horizons[0], gamma, max_reward),
-    )
-
-
-def _below(estimate: float, width: float) -> float:
-    """The bound; −inf rather than NaN where weights overflow and divergences are infinite."""
-    return estimate - width if math.isfinite(estimate) and math.isfinite(width) else -math.inf
-
-
-def _problems(
-    log_weights: Tensor, lower_bound: float, horizon: int, gamma: float, max_reward: float
-) -> tuple[str, ...]:
-    found = []
-    size, number = effective_sample_size(log_weights), len(log_weights)
-    if number > 1 and size < max(min(_FEW, number / 2), _SMALL_SHARE * number):
-        found.append(
-            f"the weights are those of {size:.1f} of {number:,} trajectories: the policies are too far apart"
-        )
-    smallest = -max_reward * float(np.sum(gamma ** np.arange(horizon)))
-    if lower_bound <= smallest:
-        found.append(f"the lower bound says nothing: no policy can earn less than {smallest:,.4g}")
-    return tuple(found)

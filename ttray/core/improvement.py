@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from ttray.core.baselines import check_baseline
 from ttray.core.batch import Batch
 from ttray.core.checks import check_count, check_delta, check_gamma, check_positive
 from ttray.core.distributions import Comparison, from_description
 from ttray.core.ragged import RaggedBatch
 from ttray.core.search import SearchSettings, maximise
-from ttray.core.surrogate import Surrogate, bound, effective_sample_size
+from ttray.core.surrogate import Surrogate, bound, effective_sample_size, surrogate_of
 from ttray.core.threads import torch_threads
 
 Forward = Callable[[Tensor], Tensor]
@@ -38,14 +40,19 @@ class ImprovementSettings:
     Attributes:
         gamma: The discount, 0 < γ ≤ 1.
         delta: Confidence level of the bound, in (0, 1); larger is bolder.
-        importance_weight_clip: Upper limit of a trajectory's weight in the estimate, or None.
-        min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch.
+        importance_weights: "trajectory" (the paper's) or "per_decision".
+        baseline: "none", or "per_step" for the mean rewards of the batches before.
+        importance_weight_clip: Upper limit of a weight in the estimate, or None.
+        min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch; with a
+            baseline, of what remains of the rewards.
         num_learner_threads: Of torch; another number may change the last bits of the weights.
         search: How the bound is climbed.
     """
 
     gamma: float
     delta: float
+    importance_weights: str = "trajectory"
+    baseline: str = "none"
     importance_weight_clip: float | None = None
     min_max_reward: float | None = None
     num_learner_threads: int = 1
@@ -54,6 +61,8 @@ class ImprovementSettings:
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
         check_delta(self.delta)
+        surrogate_of(self.importance_weights)
+        check_baseline(self.baseline)
         for name in ("importance_weight_clip", "min_max_reward"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
@@ -110,7 +119,12 @@ class BoundObjective:
 
 
 def improve(
-    module: torch.nn.Module, forward: Forward, batch: Batch, settings: ImprovementSettings
+    module: torch.nn.Module,
+    forward: Forward,
+    batch: Batch,
+    settings: ImprovementSettings,
+    *,
+    baseline: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Moves a module's parameters to where the bound of a batch is higher.
 
@@ -119,6 +133,7 @@ def improve(
         forward: The module's map from observations to distribution inputs.
         batch: Sampled by the module as it is.
         settings: Of the bound and the search.
+        baseline: b_t, `[horizon]`, which must not depend on the batch; needed if the settings ask for one.
 
     Returns:
         The metrics of the learner, by their published names.
@@ -127,17 +142,23 @@ def improve(
         StaleBatchError: The recorded log-probabilities are not the module's.
     """
     started = time.perf_counter()
+    if (baseline is None) != (settings.baseline == "none"):
+        raise ValueError(
+            f"the settings have baseline={settings.baseline!r}, the batch came with "
+            f"{'none' if baseline is None else 'one'}; pass the values that belong to the batch if it has any"
+        )
     with torch_threads(settings.num_learner_threads):  # a fixed number gives the same weights anywhere
         rows = batch.tensors
         distribution = from_description(batch.info.distribution)
         with torch.no_grad():
             behaviour = forward(rows.obs)
             _check_not_stale(distribution.log_prob(behaviour, rows.action), rows)
-        surrogate = Surrogate(
+        surrogate = surrogate_of(settings.importance_weights)(
             rows,
             batch.info.strategy,
             gamma=settings.gamma,
             importance_weight_clip=settings.importance_weight_clip,
+            baseline=baseline,
         )
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         objective = BoundObjective(

@@ -1,25 +1,29 @@
 """Estimators of the return and the TT-POIS bound, on a ragged batch.
 
-Section 4 (on-policy), Section 5 (off-policy) and Equation "tt-pois-obj" of the paper. Every quantity is a
-sum over trajectories of terms that cost as much as the trajectory has rows, accumulated in float64, so a
-batch may be split into shards whose sums add up. POIS is the same code with the uniform strategy.
+Section 4 (on-policy), Section 5 (off-policy) and Equation "tt-pois-obj" of the paper; beyond it, weights per
+decision and baselines (proved in docs/algorithm.md). Every quantity is a sum over trajectories of terms that
+cost as much as the trajectory has rows, accumulated in float64, so a batch may be split into shards whose
+sums add up. POIS is the same code with the uniform strategy.
 
-An episode that terminated before its quota is absorbing: later rewards are 0 and later ratios and
-divergences 1, so its product of divergences stays frozen for the lengths that it no longer reached.
+An episode that terminated before its planned length is absorbing: later rewards are 0 and later ratios and
+divergences 1, so its products stay frozen for the steps that it no longer reached.
 Nothing here knows where the policy's outputs come from.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ttray.core.checks import check_delta, check_gamma, check_positive
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.dcs import DataCollectionStrategy, step_costs
 from ttray.core.distributions import Comparison
 from ttray.core.ragged import RaggedBatch
 
@@ -29,8 +33,9 @@ class Sums:
     """What the shards of a batch add up to.
 
     Attributes:
-        estimate: Ĵ, the sum over trajectories of weight × discounted return per sample.
-        penalty: Σ_h m_h (φ_h / R_max)² d̂₂(h), the squared width without its constants.
+        estimate: Ĵ, the importance-weighted estimate of the target's return.
+        penalty: The squared width without its constants R_max² and β_δ: Σ_h m_h φ_h² d̂₂(h) for weights of
+            whole trajectories, Σ_t c_t/n_t d̂₂(t+1) for weights per decision.
     """
 
     estimate: Tensor
@@ -43,11 +48,15 @@ class Sums:
 class Surrogate:
     """The estimators of one batch (or one shard of it) under the strategy that planned the whole.
 
+    The paper's: a trajectory has one weight, the product of all of its ratios.
+
     Args:
         batch: The transitions, in canonical order.
         strategy: The plan of the whole batch, which fixes n_t and m_h.
         gamma: The discount, 0 < γ ≤ 1.
-        importance_weight_clip: Upper limit of a trajectory's weight in Ĵ, or None.
+        importance_weight_clip: Upper limit of a weight in Ĵ, or None.
+        baseline: b_t, `[horizon]`, subtracted from the rewards before they are weighted; must not depend on
+            the batch, or the estimate is biased. None is 0 everywhere.
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class Surrogate:
         *,
         gamma: float,
         importance_weight_clip: float | None = None,
+        baseline: ArrayLike | None = None,
     ) -> None:
         gamma = check_gamma(gamma)
         if importance_weight_clip is not None:
@@ -70,10 +80,8 @@ class Surrogate:
         self._log_clip = math.inf if importance_weight_clip is None else math.log(importance_weight_clip)
         self._strategy = strategy
         discount_per_sample = gamma ** np.arange(strategy.horizon) / strategy.samples_per_step
-        phi = np.cumsum(discount_per_sample)
-        # m_h φ_h² / n_{h−1}: what one trajectory's product up to h adds to the penalty, index h − 1.
-        penalty = strategy.trajectories_per_length * phi**2 / strategy.samples_per_step
-        penalty_up_to = torch.from_numpy(np.concatenate(([0.0], np.cumsum(penalty))))
+        penalty = self._penalty_of_product(gamma, discount_per_sample)
+        penalty_up_to = _up_to(penalty)
 
         self._starts, self._ends = batch.offsets[:-1], batch.offsets[1:]
         self._num_rows = self._ends - self._starts
@@ -85,7 +93,14 @@ class Surrogate:
         rewards = torch.from_numpy(discount_per_sample)[self._t] * batch.reward
         self.returns = self._sum_per_trajectory(rewards)
         """`[trajectories]`, Σ_t γ^t r_t / n_t: each trajectory's share of the on-policy estimate."""
-        self.max_abs_reward = float(batch.reward.abs().max()) if len(batch.reward) else 0.0
+
+        expected = _check_baseline(baseline, strategy.horizon)
+        # Σ_t γ^t b_t, shared out among the n_t trajectories of each step so that shards still add up.
+        self._expected_up_to = _up_to(discount_per_sample * expected)
+        self._expected = self._expected_up_to[self._length]
+        self._rewards = rewards - torch.from_numpy(discount_per_sample * expected)[self._t]
+        self.max_abs_reward = self._largest_remainder(batch, torch.from_numpy(expected))
+        """max |r_t − b_t| in the batch, with the rewards of 0 after an episode's end: what R_max bounds."""
 
     def on_policy(self) -> Tensor:
         """Ĵ of the behaviour policy; unbiased because every step has n_t ≥ 1 samples."""
@@ -100,10 +115,7 @@ class Surrogate:
 
         An infinite or NaN divergence gives an infinite penalty.
         """
-        # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
-        # weight at 0 instead of 0 · inf.
-        weights = torch.exp(self.log_weights(comparison).clamp(max=self._log_clip))
-        estimate = (weights * self.returns).sum()
+        estimate = self._estimate(comparison)
         if not torch.isfinite(comparison.log_renyi2).all():
             return Sums(estimate, torch.full_like(estimate, math.inf))
         products = torch.exp(self._cumulate(comparison.log_renyi2))
@@ -121,6 +133,28 @@ class Surrogate:
         has_infinite = self._sum_per_length(infinite.double()) > 0.0
         means = totals / torch.from_numpy(self._strategy.samples_per_step)
         return torch.where(has_infinite, math.inf, means)
+
+    def _penalty_of_product(
+        self, gamma: float, discount_per_sample: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """`[horizon]`, what one trajectory's product of divergences up to h adds, at index h − 1."""
+        phi = np.cumsum(discount_per_sample)
+        return self._strategy.trajectories_per_length * phi**2 / self._strategy.samples_per_step
+
+    def _estimate(self, comparison: Comparison) -> Tensor:
+        # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
+        # weight at 0 instead of 0 · inf.
+        weights = torch.exp(self.log_weights(comparison).clamp(max=self._log_clip))
+        return (weights * (self.returns - self._expected)).sum() + self._expected.sum()
+
+    def _largest_remainder(self, batch: RaggedBatch, expected: Tensor) -> float:
+        if not len(batch.reward):
+            return 0.0
+        reached = float((batch.reward - expected[self._t]).abs().max())
+        changes = torch.bincount(self._num_rows, minlength=len(expected) + 1)
+        changes = changes - torch.bincount(self._length, minlength=len(expected) + 1)
+        absorbed = expected[torch.cumsum(changes, 0)[:-1] > 0]  # steps that an ended episode did not need
+        return max(reached, float(absorbed.abs().max())) if len(absorbed) else reached
 
     def _sum_per_length(self, products: Tensor) -> Tensor:
         """`[horizon]`, the sum over the trajectories of length ≥ h of their products up to h."""
@@ -144,13 +178,74 @@ class Surrogate:
         return running - before[self._trajectory]
 
 
+_LOG_ZERO = -1e4
+"""Stands for log 0 in running sums, where an infinity would reach other trajectories; its exp is 0."""
+
+
+class PerDecisionSurrogate(Surrogate):
+    """The same with a weight for each reward: the product of the ratios up to its own step.
+
+    Unbiased as the paper's, and its bound is never wider for divergences that do not fall with the length,
+    as d₂ itself never does. Arguments as for `Surrogate`; `importance_weight_clip` limits each product.
+    """
+
+    def __init__(
+        self,
+        batch: RaggedBatch,
+        strategy: DataCollectionStrategy,
+        *,
+        gamma: float,
+        importance_weight_clip: float | None = None,
+        baseline: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            batch,
+            strategy,
+            gamma=gamma,
+            importance_weight_clip=importance_weight_clip,
+            baseline=baseline,
+        )
+        # An ended episode earns 0 − b_t up to its planned length, under its last weight.
+        self._absorbed_rewards = self._expected_up_to[self._num_rows] - self._expected
+
+    def _penalty_of_product(
+        self, gamma: float, discount_per_sample: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        return step_costs(self._strategy.horizon, gamma) / np.square(
+            self._strategy.samples_per_step.astype(np.float64)
+        )
+
+    def _estimate(self, comparison: Comparison) -> Tensor:
+        log_ratio = comparison.log_ratio.clamp(min=_LOG_ZERO)
+        weights = torch.exp(self._cumulate(log_ratio).clamp(max=self._log_clip))
+        reached = (weights * self._rewards).sum()
+        absorbed = (weights[self._ends - 1] * self._absorbed_rewards).sum()
+        return reached + absorbed + self._expected.sum()
+
+
+IMPORTANCE_WEIGHTS: Mapping[str, type[Surrogate]] = MappingProxyType(
+    {"trajectory": Surrogate, "per_decision": PerDecisionSurrogate}
+)
+"""How rewards are weighted, by name: the paper's one weight per trajectory, or one per decision."""
+
+
+def surrogate_of(importance_weights: str) -> type[Surrogate]:
+    """Returns the class of that name; another name is a ValueError."""
+    if importance_weights not in IMPORTANCE_WEIGHTS:
+        raise ValueError(
+            f"unknown importance_weights {importance_weights!r}; "
+            f"choose one of {', '.join(IMPORTANCE_WEIGHTS)}"
+        )
+    return IMPORTANCE_WEIGHTS[importance_weights]
+
+
 def bound(sums: Sums, *, delta: float, max_reward: float) -> Tensor:
     """The lower confidence bound: Ĵ − R_max · sqrt(β_δ · penalty), −inf for an infinite penalty.
 
     Args:
         sums: Of the whole batch (add those of its shards).
         delta: Confidence level, in (0, 1); β_δ = (1 − δ)/δ.
-        max_reward: R_max, a bound on |reward|.
+        max_reward: R_max, a bound on |reward|, with a baseline on |reward − baseline|.
     """
     delta = check_delta(delta)
     if not (max_reward >= 0.0 and math.isfinite(max_reward)):
@@ -166,3 +261,21 @@ def effective_sample_size(log_weights: Tensor) -> float:
     """(Σω)² / Σω², from 1 (one trajectory has all the weight) to the number of trajectories."""
     scaled = torch.exp(log_weights - log_weights.max())
     return float(scaled.sum() ** 2 / scaled.square().sum())
+
+
+def _up_to(values: NDArray[np.float64]) -> Tensor:
+    """`[horizon + 1]`, the sum of the first h values at index h."""
+    return torch.from_numpy(np.concatenate(([0.0], np.cumsum(values))))
+
+
+def _check_baseline(baseline: ArrayLike | None, horizon: int) -> NDArray[np.float64]:
+    if baseline is None:
+        return np.zeros(horizon)
+    values = np.asarray(baseline, dtype=np.float64)
+    if values.shape != (horizon,) or not np.isfinite(values).all():
+        raise ValueError(
+            f"a baseline has a finite value for each of the {horizon} steps, found shape {values.shape} "
+            f"with {np.count_nonzero(~np.isfinite(values))} values that are not finite; pass that of the "
+            "batches before, of the same horizon"
+        )
+    return values

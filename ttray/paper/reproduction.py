@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ttray.core.checks import check_count
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.trials import OnFinished, Trial, rows_of, run_trials
-from ttray.runs.presets import PRESETS
+from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
 
 
@@ -98,7 +98,7 @@ def figures(
                 learning.draw_preset,
                 learning.summarise_learning,
             )
-            for name, preset in PRESETS.items()
+            for name, preset in PAPER_PRESETS.items()
         ),
     ]
     return {figure.name: figure for figure in found}

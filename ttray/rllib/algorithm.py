@@ -18,6 +18,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from ttray.core import dcs
+from ttray.core.experience import Experience
 from ttray.core.returns import return_interval
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
@@ -45,7 +46,7 @@ class TTPOIS(Algorithm):
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
         maker = maker_from_config(self.config)
         maker.facts().check_horizon(self.config.horizon)
-        self._strategy = self.config.data_collection_strategy()
+        self._experience = Experience.empty(self.config.horizon)
         # Without a seed the run still has one, so that a restored run continues as the same run.
         self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed
         self._num_batches = 0
@@ -94,16 +95,20 @@ class TTPOIS(Algorithm):
         with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
             handle = self._collect()
         with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
-            self._improve(handle)
+            experience = self._improve(handle)
         with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             self._publish()
-        self._num_batches += 1  # last: an iteration that fails or is interrupted is done again, whole
+        # Last: an iteration that fails or is interrupted is done again, whole.
+        self._num_batches, self._experience = self._num_batches + 1, experience
 
     def _collect(self) -> BatchHandle:
         self._last = None  # its rows may be as many as those to come
         self._service.seed = self._run_seed
         self._last = handle = self._service.collect(
-            self._strategy, self._policy, iteration=self._num_batches, gamma=self.config.gamma
+            self.config.data_collection_strategy(self._experience.observed),
+            self._policy,
+            iteration=self._num_batches,
+            gamma=self.config.gamma,
         )
         if self.learner_group.is_local:
             handle.batch()  # a learner elsewhere fetches the rows itself
@@ -119,16 +124,18 @@ class TTPOIS(Algorithm):
         )
         return handle
 
-    def _improve(self, handle: BatchHandle) -> None:
-        data = BatchTrainingData(handle=handle)
+    def _improve(self, handle: BatchHandle) -> Experience:
+        data = BatchTrainingData(handle=handle, experience=self._experience)
         results = self.learner_group.update(training_data=data)
         if not results:
             raise RuntimeError("the learner is lost; restore the algorithm from its last checkpoint")
         if "error" in results[0]:
             raise RuntimeError(f"iteration {self._num_batches}: {results[0]['error']}")
+        experience: Experience = results[0].pop("experience")
         record_optimisation(self._service.facts.name, results[0]["optimise_time_s"])
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
+        return experience
 
     def _publish(self) -> None:
         """Makes the learner's weights those of the next quotas, which carry them to every worker.
@@ -191,18 +198,28 @@ class TTPOIS(Algorithm):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """RLlib's state, and where the random streams are."""
+        """RLlib's state, where the random streams are, and what the batches so far told."""
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self._check_component(_STATE, components, not_components):
-            state[_STATE] = {"run_seed": self._run_seed, "num_batches": self._num_batches}
+            state[_STATE] = {
+                "run_seed": self._run_seed,
+                "num_batches": self._num_batches,
+                "experience": self._experience.to_arrays(),
+            }
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over a state; the next quotas carry its weights."""
+        """Takes over a state; the next quotas carry its weights.
+
+        What batches of another horizon or discount told is of no use here: that starts anew.
+        """
         super().set_state(state)
         if _STATE in state:
             self._run_seed = state[_STATE]["run_seed"]
             self._num_batches = state[_STATE]["num_batches"]
+            found = Experience.from_arrays(state[_STATE]["experience"])
+            usable = found.is_of(self.config.horizon, self.config.gamma)
+            self._experience = found if usable else Experience.empty(self.config.horizon)
         self._publish()
 
     def cleanup(self) -> None:

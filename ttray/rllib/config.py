@@ -11,8 +11,9 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from ttray.core import dcs
+from ttray.core import planning
 from ttray.core.checks import check_count
+from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
 from ttray.core.search import SearchSettings
 from ttray.rllib.env_runner import QuotaEnvRunner
@@ -50,6 +51,8 @@ class TTPOISConfig(AlgorithmConfig):
         self.gamma = 0.99
         self.delta = 0.7
         self.strategy = "truncated"
+        self.importance_weights = "trajectory"
+        self.baseline = "none"
         self.importance_weight_clip: float | None = None
         self.min_max_reward: float | None = None
         self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
@@ -79,6 +82,8 @@ class TTPOISConfig(AlgorithmConfig):
         budget: int = NotProvided,
         delta: float = NotProvided,
         strategy: str = NotProvided,
+        importance_weights: str = NotProvided,
+        baseline: str = NotProvided,
         num_offline_iterations: int = NotProvided,
         importance_weight_clip: float | None = NotProvided,
         min_max_reward: float | None = NotProvided,
@@ -96,10 +101,16 @@ class TTPOISConfig(AlgorithmConfig):
             horizon: Steps of the longest trajectory, T. Required.
             budget: Environment steps per iteration, Λ. Required.
             delta: Confidence level of the bound; larger is bolder.
-            strategy: "truncated" (the paper's), "exact" (the integer optimum) or "uniform" (POIS).
+            strategy: "truncated" (the paper's), "exact" (the integer optimum), "uniform" (POIS), "adaptive"
+                (each batch planned by how rewards varied in those before), or the name of a planner of your
+                own (`ttray.planning.register`).
+            importance_weights: "trajectory", one weight for all rewards of a trajectory (the paper's), or
+                "per_decision", for each reward the ratios up to its own step: a bound that is never wider.
+            baseline: "none" (the paper's), or "per_step" to subtract the mean rewards of the batches before.
             num_offline_iterations: Gradient steps per batch.
-            importance_weight_clip: Upper limit of a trajectory's weight in the estimate, or None.
-            min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch.
+            importance_weight_clip: Upper limit of a weight in the estimate, or None.
+            min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch; with
+                a baseline, of what remains of the rewards.
             line_search: "parabola" or "binary".
             hidden_sizes: Units of the hidden layers.
             gradient_tolerance: Stop when the gradient's norm is smaller.
@@ -115,6 +126,8 @@ class TTPOISConfig(AlgorithmConfig):
             budget=budget,
             delta=delta,
             strategy=strategy,
+            importance_weights=importance_weights,
+            baseline=baseline,
             num_offline_iterations=num_offline_iterations,
             importance_weight_clip=importance_weight_clip,
             min_max_reward=min_max_reward,
@@ -234,15 +247,23 @@ class TTPOISConfig(AlgorithmConfig):
                 "evaluation_parallel_to_training is not supported: evaluation uses the training runners"
             )
 
-    def data_collection_strategy(self) -> dcs.DataCollectionStrategy:
-        """The plan of every iteration."""
-        return dcs.plan(self.strategy, horizon=self.horizon, budget=self.budget, gamma=self.gamma)
+    def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
+        """The plan of an iteration.
+
+        Args:
+            observed: What the batches before it told; None for the first one.
+        """
+        return planning.plan(
+            self.strategy, horizon=self.horizon, budget=self.budget, gamma=self.gamma, observed=observed
+        )
 
     def improvement_settings(self) -> ImprovementSettings:
         """What the learner needs."""
         return ImprovementSettings(
             gamma=self.gamma,
             delta=self.delta,
+            importance_weights=self.importance_weights,
+            baseline=self.baseline,
             importance_weight_clip=self.importance_weight_clip,
             min_max_reward=self.min_max_reward,
             num_learner_threads=self.num_learner_threads,

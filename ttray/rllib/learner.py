@@ -11,6 +11,7 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
+from ttray.core.experience import Experience
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 from ttray.service.handle import BatchHandle
 
@@ -19,15 +20,19 @@ from ttray.service.handle import BatchHandle
 class BatchTrainingData(TrainingData):
     """A batch for the learner, which fetches its rows from where they are.
 
+    With it goes what the batches before told, of which the learner takes the baseline.
     RLlib's class has a field `batch` of another type.
     """
 
     handle: BatchHandle | None = None
+    experience: Experience | None = None
 
     def validate(self) -> None:
-        """Raises unless there is a batch."""
+        """Raises unless there is a batch, and the experience before it."""
         if self.handle is None:
             raise ValueError("give the handle of a batch")
+        if self.experience is None:
+            raise ValueError("give the experience before the batch; Experience.empty before the first one")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -53,10 +58,13 @@ class WholeBatchLearner(TorchLearner):
         """Improves the policy on a batch.
 
         Returns:
-            The learner's metrics; or `error`, because a remote learner that raises is lost for good.
+            The learner's metrics, and `experience`: what is known after the batch, found here because
+            the rows are here. Or `error`, because a remote learner that raises is lost for good.
         """
         training_data.validate()
         assert training_data.handle is not None
+        assert training_data.experience is not None
+        experience = training_data.experience
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
 
@@ -64,7 +72,10 @@ class WholeBatchLearner(TorchLearner):
             return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
 
         try:
-            metrics = improve(module, forward, training_data.handle.batch(), settings)
+            batch = training_data.handle.batch()
+            baseline = experience.baseline.values() if settings.baseline == "per_step" else None
+            metrics = improve(module, forward, batch, settings, baseline=baseline)
+            metrics["experience"] = experience.after(batch, settings.gamma)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
 
-from ttray.core import dcs
+from ttray.core import planning
 from ttray.core.batch import BatchInfo, read_parquet
 from ttray.core.distributions import from_description
-from ttray.core.evaluation import OffPolicyEstimate, OnPolicyEstimate, Recording, off_policy, on_policy
+from ttray.core.evaluation import OnPolicyEstimate, on_policy
+from ttray.core.off_policy import OffPolicyTable, compare_estimators
 from ttray.core.ragged import as_tensors
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
+from ttray.core.weighted import Recording
 from ttray.rllib.policies import PolicySource, distribution_inputs
 from ttray.runs.checkpoints import training_of
 from ttray.runs.collect import collect
@@ -63,17 +65,23 @@ def evaluate(
         seed: Of the batch. No seed gives a batch that was trained on.
         horizon: Longest trajectory; as trained unless given.
         budget: Environment steps; as trained unless given.
-        strategy: "truncated", "exact" or "uniform".
+        strategy: "truncated", "exact", "uniform" or the name of a planner of your own. "adaptive" plans from
+            earlier batches, of which an evaluation has none.
         delta: Probability that an interval misses.
         reward_range: Largest minus smallest possible reward; as recorded unless given.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
         on_progress: Told how far it is; a line on the terminal unless given.
     """
+    if strategy == "adaptive":
+        raise ValueError(
+            "strategy 'adaptive' plans a batch from those before it, and an evaluation is one batch; choose "
+            "'truncated', 'exact' or 'uniform'"
+        )
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)
     gamma = trained.gamma if gamma is None else gamma
-    planned = dcs.plan(
+    planned = planning.plan(
         strategy,
         horizon=trained.horizon if horizon is None else horizon,
         budget=trained.budget if budget is None else budget,
@@ -103,14 +111,17 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class OffPolicyEvaluation(OffPolicyEstimate):
-    """What recorded batches tell of a policy, and what was assumed.
+class OffPolicyEvaluation(OffPolicyTable):
+    """What recorded batches tell of a policy, by four estimators, and what was assumed.
 
     Attributes:
+        recordings: What messages call the batches: their files, or their positions.
         gamma: Discount.
-        delta: Probability that the return is below the bound.
+        delta: Probability that the return is below a bound.
         max_reward: Largest absolute reward that the bounds allow for.
     """
+
+    recordings: tuple[str, ...]
 
     gamma: float
     delta: float
@@ -128,18 +139,22 @@ def ope(
 ) -> OffPolicyEvaluation:
     """Evaluates a policy on recorded batches of another one, without running it.
 
+    Four estimators side by side: one weight for each trajectory (the paper's) or for each decision, both also
+    self-normalised. Each has a standard error and lower bounds.
+
     Args:
-        tables: What `ttray.collect` gave, or paths of Parquet files with that.
+        tables: What `ttray.collect` gave, or paths of Parquet files with that; each of them once.
         policy: The one to evaluate: an RLModule, the path of a run or of a checkpoint, or a function from
             observations to distribution inputs.
         gamma: Discount; that of the tables unless given.
-        delta: Probability that the return is below the bound.
+        delta: Probability that the return is below a bound.
         max_reward: Largest absolute reward there can be; the largest recorded one unless given, with which
             the bounds are no guarantee.
-        importance_weight_clip: Largest weight of a trajectory; biases the estimate.
+        importance_weight_clip: Largest weight; biases the estimates.
 
     Returns:
-        The estimate; its `problems` tell when it is worthless.
+        The estimators by name, e.g. `found["per_decision"].estimate`; `problems` and `is_worthless` tell when
+        they are not to be trusted.
     """
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
@@ -148,27 +163,34 @@ def ope(
     if not tables:
         raise ValueError("found no tables; pass at least one")
     recordings, discounts = [], set()
-    for each in tables:
+    for number, each in enumerate(tables):
+        name = f"table {number}" if isinstance(each, pa.Table) else str(each)
         table = each if isinstance(each, pa.Table) else read_parquet(each)
         info, batch = BatchInfo.from_table(table), as_tensors(table)
         discounts.add(info.gamma)
         distribution = from_description(info.distribution)
         target = distribution_inputs(policy, batch.obs, distribution.num_inputs)
         compare = distribution.comparison(batch.behaviour_inputs, batch.action)
-        recordings.append(Recording(batch, info.strategy, compare(target)))
+        recordings.append(Recording(batch, info.strategy, compare(target), name))
     gamma = _common(discounts) if gamma is None else gamma
     recorded = max(float(each.batch.reward.abs().max()) for each in recordings)
     bound_on_reward = recorded if max_reward is None else max_reward
     if bound_on_reward < recorded:
         raise ValueError(f"max_reward {max_reward} is below the recorded {recorded}; pass at least that")
-    found = off_policy(
+    found = compare_estimators(
         recordings,
         gamma=gamma,
         delta=delta,
         max_reward=bound_on_reward,
         importance_weight_clip=importance_weight_clip,
     )
-    return OffPolicyEvaluation(**asdict(found), gamma=gamma, delta=delta, max_reward=bound_on_reward)
+    return OffPolicyEvaluation(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        recordings=tuple(each.name for each in recordings),
+        gamma=gamma,
+        delta=delta,
+        max_reward=bound_on_reward,
+    )
 
 
 def _common(discounts: set[float | None]) -> float:

@@ -1,7 +1,9 @@
-"""The hyper-parameters of the paper's tables as typed values, one per environment and budget.
+"""Settings by name: quick ones of our own, and the paper's, one per environment and budget.
 
-Appendix "Hyper-parameters" of the paper. A preset says what to run; it does not run it, and it
-holds every discount factor of the paper because the other values are the same for all of them.
+The quick ones have weights per decision and baselines, and batches so small that most of the learning is in
+their number; how they were chosen is in docs/algorithm.md. The paper's are those of its appendix
+"Hyper-parameters". A preset says what to run; it does not run it, and it holds several discounts because the
+other values are the same for all of them.
 """
 
 from collections.abc import Mapping
@@ -11,17 +13,20 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One column of the paper's tables.
+    """What to run, but for the seed.
 
     Attributes:
-        name: Name of the preset; the smaller budget of an environment is part of it.
+        name: Name of the preset; of the paper's, the smaller budget of an environment is part of it.
         environment: Gymnasium id.
         horizon: Longest trajectory T.
         budget: Environment steps per iteration, Λ.
-        gammas: Discount factors with which the paper ran it.
+        gammas: Discounts that it was made for, the largest first.
         hidden_sizes: Widths of the policy network's hidden layers.
         delta: Confidence δ of the bound.
         num_offline_iterations: Offline iterations per batch.
+        strategy: How batches are planned; None for the algorithm's own way.
+        importance_weights: One per "trajectory", or "per_decision".
+        baseline: "none" or "per_step".
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
     """
@@ -34,11 +39,69 @@ class Preset:
     hidden_sizes: tuple[int, ...]
     delta: float
     num_offline_iterations: int
+    strategy: str | None = None
+    importance_weights: str = "trajectory"
+    baseline: str = "none"
     importance_weight_clip: float | None = None
     min_max_reward: float | None = None
 
 
-_ALL = (
+_FAST = (
+    Preset(
+        name="dam-fast",
+        environment="ttray/Dam-v0",
+        horizon=360,
+        budget=1080,
+        gammas=(0.999, 0.95),
+        hidden_sizes=(64, 32),
+        delta=0.8,
+        num_offline_iterations=10,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
+    Preset(
+        name="corridor-dense-fast",
+        environment="ttray/CorridorDense-v0",
+        horizon=1000,
+        budget=2000,
+        gammas=(0.99,),
+        hidden_sizes=(64, 32),
+        delta=0.9,
+        num_offline_iterations=10,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
+    Preset(
+        name="supply-chain-fast",
+        environment="ttray/SupplyChain-v0",
+        horizon=30,
+        budget=600,
+        gammas=(0.95,),
+        hidden_sizes=(100, 50, 25),
+        delta=0.9,
+        num_offline_iterations=20,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
+    Preset(
+        name="reacher-fast",
+        environment="ttray/Reacher-v0",
+        horizon=200,
+        budget=1000,
+        gammas=(0.95,),
+        hidden_sizes=(100, 50, 25),
+        delta=0.8,
+        num_offline_iterations=20,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
+)
+
+_PAPER = (
     Preset(
         name="corridor-sparse",
         environment="ttray/CorridorSparse-v0",
@@ -149,7 +212,8 @@ _ALL = (
     ),
 )
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
+PAPER_PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PAPER})
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in (*_FAST, *_PAPER)})
 DEFAULT_PRESET = "dam"
 
 

@@ -31,6 +31,9 @@ class Run:
         horizon: Longest trajectory in place of the preset's.
         budget: Environment steps per iteration in place of the preset's.
         delta: Confidence of the bound in place of the preset's.
+        strategy: How batches are planned in place of the preset's, or of the algorithm's.
+        importance_weights: "trajectory" or "per_decision" in place of the preset's.
+        baseline: "none" or "per_step" in place of the preset's.
         hidden_sizes: Widths of the network's hidden layers.
         num_offline_iterations: Offline iterations per batch.
         importance_weight_clip: Largest importance weight; None where not applied.
@@ -48,6 +51,9 @@ class Run:
     horizon: int | None = None
     budget: int | None = None
     delta: float | None = None
+    strategy: str | None = None
+    importance_weights: str | None = None
+    baseline: str | None = None
     hidden_sizes: tuple[int, ...] = field(init=False)
     num_offline_iterations: int = field(init=False)
     importance_weight_clip: float | None = field(init=False)
@@ -70,7 +76,8 @@ class Run:
             budget=self.budget,
             gamma=self.gamma,
         )
-        settings = task.preset or ALGORITHMS[self.algorithm]()
+        defaults = ALGORITHMS[self.algorithm]()
+        settings = task.preset or defaults
         complete = {
             "preset": task.preset and task.preset.name,
             "gamma": task.gamma,
@@ -78,6 +85,9 @@ class Run:
             "horizon": task.horizon,
             "budget": task.budget,
             "delta": check_delta(settings.delta if self.delta is None else self.delta),
+            "strategy": self.strategy or settings.strategy or defaults.strategy,
+            "importance_weights": self.importance_weights or settings.importance_weights,
+            "baseline": self.baseline or settings.baseline,
             "hidden_sizes": tuple(settings.hidden_sizes),
             "num_offline_iterations": settings.num_offline_iterations,
             "importance_weight_clip": settings.importance_weight_clip,
@@ -107,6 +117,9 @@ class Run:
                 budget=self.budget,
                 gamma=self.gamma,
                 delta=self.delta,
+                strategy=self.strategy,
+                importance_weights=self.importance_weights,
+                baseline=self.baseline,
                 num_offline_iterations=self.num_offline_iterations,
                 importance_weight_clip=self.importance_weight_clip,
                 min_max_reward=self.min_max_reward,

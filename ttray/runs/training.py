@@ -69,6 +69,9 @@ def train(
     horizon: int | None = None,
     budget: int | None = None,
     delta: float | None = None,
+    strategy: str | None = None,
+    importance_weights: str | None = None,
+    baseline: str | None = None,
     directory: str | Path | None = None,
     on_iteration: OnIteration | None = None,
 ) -> TrainingResult:
@@ -91,6 +94,11 @@ def train(
         horizon: Longest trajectory.
         budget: Environment steps per iteration.
         delta: Confidence of the bound.
+        strategy: How batches are planned: a name of `ttray.planning.names()`; the preset's unless given, or
+            the algorithm's.
+        importance_weights: One weight per "trajectory" (the paper's) or "per_decision"; the preset's unless
+            given.
+        baseline: "none" (the paper's) or "per_step"; the preset's unless given.
         directory: Where the files go, in $TTRAY_RUNS or `runs` unless given. One that holds a run can only go
             on with that run.
         on_iteration: Told the row of each iteration.
@@ -110,6 +118,9 @@ def train(
         horizon=horizon,
         budget=budget,
         delta=delta,
+        strategy=strategy,
+        importance_weights=importance_weights,
+        baseline=baseline,
     )
     run.config().validate()  # before the seconds that Ray takes to start
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()

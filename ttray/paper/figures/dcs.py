@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ttray.core import dcs
+from ttray.core import dcs, planning
 from ttray.paper import markdown
 from ttray.paper.trials import Row, Trial
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
@@ -46,7 +46,7 @@ def _widths(_: Path) -> list[Row]:
         for gamma in map(float, WIDTH_GAMMAS):
             row: dict[str, Any] = {"horizon": horizon, "budget": WIDTH_BUDGET, "gamma": gamma}
             for name in ("truncated", "exact"):
-                planned = dcs.plan(name, horizon=horizon, budget=WIDTH_BUDGET, gamma=gamma)
+                planned = planning.plan(name, horizon=horizon, budget=WIDTH_BUDGET, gamma=gamma)
                 row[name] = 100.0 * dcs.width_ratio(planned, uniform, gamma=gamma)
             rows.append(row)
     return rows

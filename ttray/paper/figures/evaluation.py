@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttray.core import dcs
+from ttray.core import planning
 from ttray.core.distributions import Categorical
 from ttray.core.intervals import mean_interval
 from ttray.core.surrogate import Surrogate
@@ -98,7 +98,7 @@ def _evaluate(
     }
     rows: list[Row] = []
     for number, budget in enumerate(budgets):
-        planned = dcs.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
+        planned = planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
         for seed in seeds:
             service.seed = seed
             # Other streams for every budget.

@@ -20,7 +20,7 @@ from ttray.paper import markdown
 from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
 from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
-from ttray.runs.presets import PRESETS
+from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.training import train_run
 
@@ -57,12 +57,12 @@ def learning_trials(
             algorithm=algorithm,
             gamma=gamma,
             seed=seed,
-            num_iterations=num_iterations or ITERATIONS[PRESETS[name].environment],
+            num_iterations=num_iterations or ITERATIONS[PAPER_PRESETS[name].environment],
             num_env_runners=0,  # a trial has one CPU; the number of runners changes no result
         )
         for name in presets
-        for seed in range(num_runs or NUM_RUNS.get(PRESETS[name].environment, 5))
-        for gamma in gammas or PRESETS[name].gammas
+        for seed in range(num_runs or NUM_RUNS.get(PAPER_PRESETS[name].environment, 5))
+        for gamma in gammas or PAPER_PRESETS[name].gammas
         for algorithm in ALGORITHMS
     ]
     return tuple(Trial(trial_name(run), partial(_learn, run)) for run in runs)
@@ -102,7 +102,7 @@ def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
     gammas = sorted({row["gamma"] for row in rows}, reverse=True)
     draw_curve_grid(
         path,
-        f"{rows[0]['preset']}, Λ = {PRESETS[rows[0]['preset']].budget:,}",
+        f"{rows[0]['preset']}, Λ = {PAPER_PRESETS[rows[0]['preset']].budget:,}",
         [
             [(f"γ = {gamma}", column, [row for row in rows if row["gamma"] == gamma]) for gamma in gammas]
             for column in RETURNS

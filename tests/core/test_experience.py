@@ -1,0 +1,66 @@
+"""What a run remembers: means and variances of earlier batches, older ones counting half."""
+
+import numpy as np
+import pytest
+
+from tests.support.make_batches import KINDS, random_table
+from ttray.core import dcs
+from ttray.core.baselines import PerStepBaseline
+from ttray.core.batch import Batch
+from ttray.core.experience import Experience
+from ttray.core.planning import Observed
+
+GAMMA = 0.9
+STRATEGY = dcs.truncated(8, 80, GAMMA)
+
+
+def batch(seed):
+    return Batch.of(random_table(STRATEGY, KINDS["categorical"], seed))
+
+
+def flat(arrays):
+    return {f"{room}/{key}": values for room, each in arrays.items() for key, values in each.items()}
+
+
+def assert_same_bits(left, right):
+    left, right = flat(left.to_arrays()), flat(right.to_arrays())
+    assert left.keys() == right.keys()
+    for key, values in left.items():
+        assert values.tobytes() == right[key].tobytes()
+
+
+def test_nothing_is_known_before_the_first_batch():
+    found = Experience.empty(8)
+    assert found.baseline.values().tolist() == [0.0] * 8
+    assert found.observed is None
+
+
+def test_earlier_batches_count_half():
+    first, second = batch(0), batch(1)
+    found = Experience.empty(8).after(first, GAMMA).after(second, GAMMA)
+    baseline, observed = PerStepBaseline.empty(8), Observed.empty(8, GAMMA)
+    for each in (first, second):
+        baseline = baseline.updated(each.tensors, STRATEGY, decay=0.5)
+        observed = observed.updated(each.tensors, STRATEGY, decay=0.5)
+    assert_same_bits(found, Experience(baseline, observed))
+
+
+@pytest.mark.parametrize("num_batches", [0, 1, 3])
+def test_arrays_restore_the_same_bits(num_batches):
+    before = Experience.empty(8)
+    for seed in range(num_batches):
+        before = before.after(batch(seed), GAMMA)
+    restored = Experience.from_arrays(before.to_arrays())
+    assert_same_bits(restored, before)
+    assert_same_bits(restored.after(batch(9), GAMMA), before.after(batch(9), GAMMA))
+
+
+def test_it_is_of_one_horizon_and_one_discount():
+    found = Experience.empty(8)
+    assert found.is_of(8, GAMMA)
+    assert found.is_of(8, 0.5)
+    assert not found.is_of(9, GAMMA)
+    found = found.after(batch(0), GAMMA)
+    assert found.is_of(8, GAMMA)
+    assert not found.is_of(8, 0.5)
+    assert not np.isnan(found.observed.variances()[0])

@@ -1,0 +1,66 @@
+"""What the batches so far tell for the next one: the rewards to expect of each step, and how they vary.
+
+Baselines and plans may depend on earlier batches only, or the estimates are biased. This is all that a run
+has to remember for both; it is part of checkpoints, so that a resumed run goes on with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ttray.core.baselines import PerStepBaseline
+from ttray.core.batch import Batch
+from ttray.core.planning import Observed
+
+DECAY = 0.5
+"""What earlier batches count for beside the last one, because the policy changes from batch to batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Experience:
+    """A value that `after` replaces.
+
+    Attributes:
+        baseline: The mean rewards.
+        observed: The variances; None before the first batch.
+    """
+
+    baseline: PerStepBaseline
+    observed: Observed | None = None
+
+    @classmethod
+    def empty(cls, horizon: int) -> Experience:
+        """Before the first batch."""
+        return cls(PerStepBaseline.empty(horizon))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Experience:
+        """Restores what `to_arrays` returned, bit by bit."""
+        observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
+        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Everything, for a checkpoint."""
+        arrays: dict[str, Any] = {"baseline": self.baseline.to_arrays()}
+        return arrays if self.observed is None else arrays | {"observed": self.observed.to_arrays()}
+
+    def is_of(self, horizon: int, gamma: float) -> bool:
+        """Whether it can be used for batches of this horizon and discount."""
+        same_gamma = self.observed is None or self.observed.gamma == gamma
+        return self.baseline.horizon == horizon and same_gamma
+
+    def after(self, batch: Batch, gamma: float) -> Experience:
+        """What is known after one more batch.
+
+        Args:
+            batch: The whole batch.
+            gamma: The discount of the return that is planned for.
+        """
+        rows, strategy = batch.tensors, batch.info.strategy
+        observed = self.observed or Observed.empty(strategy.horizon, gamma)
+        return Experience(
+            self.baseline.updated(rows, strategy, decay=DECAY),
+            observed.updated(rows, strategy, decay=DECAY),
+        )
