@@ -37,7 +37,7 @@ class Crew:
         self.gone: dict[int, Exception] = {}
         self.slow: set[int] = set()
         self._idle: deque[int] = deque()
-        self._asked: dict[int, float] = {}  # since when a worker that has never answered is asked
+        self._asked: dict[int, float] = {}  # who is asked for a sign of life, and since when
         self._ping_at: dict[int, float] = {}
         self._report_at = time.monotonic() + _REPORT_EVERY_S
 
@@ -50,7 +50,6 @@ class Crew:
         self._idle = deque(worker for worker in self._idle if worker in channels)
         for worker in channels.keys() - self.channels.keys():
             self.channels[worker] = channels[worker]
-            self._asked[worker] = time.monotonic()
             self.ping(worker)
 
     def has_idle(self) -> bool:
@@ -80,6 +79,7 @@ class Crew:
     def ping(self, worker: int) -> None:
         """Asks whether a worker is alive; it is used again once it answers."""
         if worker in self.channels:
+            self._asked.setdefault(worker, time.monotonic())
             self.channels[worker].ping(
                 lambda answer: self._events.put(partial(self._take_ping, worker, answer))
             )
@@ -122,10 +122,10 @@ class Crew:
 
     def alive(self) -> set[int]:
         """Workers that have answered and are not known to be dead or restarting."""
-        return self.channels.keys() - self.gone.keys() - self._asked.keys() - self._ping_at.keys()
+        return self.channels.keys() - self.gone.keys() - self._asked.keys()
 
     def report_unplaced(self) -> None:
-        """Every half minute: who has never answered, and what that one waits for."""
+        """Every half minute: who gives no sign of life, and what that one waits for."""
         now = time.monotonic()
         if not self._asked or now < self._report_at:
             return

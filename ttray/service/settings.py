@@ -24,14 +24,15 @@ class DispatchSettings:
         quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
         max_quota_attempts: How often a quota may fail by an error of its environment before the collection
             gives up; twice as often where its worker dies or hangs, which need not be its fault.
-        env_runner_wait_s: How long to go on without any worker alive.
+        env_runner_wait_s: How long to go on without any worker alive. Nodes that an autoscaler starts take
+            minutes to come.
         backup_quotas: Whether idle workers get copies of quotas that have been out for long.
     """
 
     quotas_per_env_runner: int | None = None
     quota_timeout_s: float = 600.0
     max_quota_attempts: int = 3
-    env_runner_wait_s: float = 60.0
+    env_runner_wait_s: float = 300.0
     backup_quotas: bool = True
 
     def __post_init__(self) -> None:
