@@ -83,7 +83,9 @@ def test_an_evaluation_is_of_the_run_and_of_fresh_data(trained):
 
 
 def test_an_evaluation_has_no_batches_before_it_to_plan_from(trained):
-    with pytest.raises(ValueError, match=r"'adaptive' plans a batch from those before it, .* choose 'truncat"):
+    with pytest.raises(
+        ValueError, match=r"'adaptive' plans a batch from those before it, .* choose 'truncat"
+    ):
         ttray.evaluate(trained.directory, strategy="adaptive")
 
 

@@ -40,6 +40,8 @@ def train(
 ) -> None:
     """Train TT-POIS or POIS. Resumes if the directory holds a checkpoint; Ctrl-C saves one.
 
+    ttray train --preset dam-fast
+
     ttray train --preset dam --gamma 0.95
 
     ttray train --preset reacher --iterations 200 --env-runners 8 --directory D

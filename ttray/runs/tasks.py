@@ -1,4 +1,4 @@
-"""What to sample: a preset of the paper, or an environment of one's own."""
+"""What to sample: a preset, or an environment of one's own."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def train(
     For other networks, environments with arguments, and all that RLlib can do, see `ttray.TTPOISConfig`.
 
     Args:
-        preset: Name of a preset of the paper, whose settings hold where nothing else is said; the dam's if
-            neither this nor an environment is named.
+        preset: Name of a preset, whose settings hold where nothing else is said: a quick one, such as
+            "dam-fast", or one of the paper's. The paper's "dam" if neither this nor an environment is named.
         environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
             budget are needed, and the defaults of `ttray.TTPOISConfig` hold for all else.
         algorithm: "TTPOIS" or "POIS".
