@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 from ray.rllib.core.columns import Columns
-from ttray.runs.minari import write_minari
 
 import ttray
 from tests.support.make_batches import KINDS, random_table
@@ -13,6 +12,7 @@ from ttray.core import dcs
 from ttray.core.batch import BatchInfo
 from ttray.core.trajectories import trajectories_of
 from ttray.rllib.episodes import episodes
+from ttray.runs.minari import write_minari
 
 STRATEGY = dcs.truncated(horizon=12, budget=90, gamma=0.8)
 

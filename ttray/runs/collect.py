@@ -14,7 +14,7 @@ from ttray.runs.connection import connect
 from ttray.runs.directories import find_checkpoint
 from ttray.service.progress import OnProgress, TerminalProgress
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings
+from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 
 def collect(
@@ -59,7 +59,7 @@ def collect(
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     maker = EnvironmentMaker.of(environment, env_config)
-    if num_env_runners:
+    if check_num_env_runners(num_env_runners):
         connect(num_env_runners)
     with RolloutService(
         maker,

@@ -16,8 +16,8 @@ def write_minari(table: pa.Table, dataset_id: str) -> None:
     """Writes a batch where Minari keeps its data sets (`MINARI_DATASETS_PATH`); an episode per trajectory.
 
     A trajectory that was cut at its planned length ends with a truncation, one whose episode ended with a
-    termination. Log-probabilities of the behaviour policy are in `infos["log_prob"]`; the metadata of the batch,
-    its strategy above all, is the description of the data set.
+    termination. Log-probabilities of the behaviour policy are in `infos["log_prob"]`; the metadata of the
+    batch, its strategy above all, is the description of the data set.
 
     Args:
         table: A batch, with `last_obs` (not of version 1).
