@@ -36,6 +36,8 @@ RESULTS = {
         "num_trajectories": "Trajectories in the batch: exactly those of the plan.",
         "num_trajectories_recollected": "Trajectories of the quotas that were sent out again.",
         "num_quotas_redispatched": "How often a quota was sent out again.",
+        "num_quotas_backed_up": "How often a quota was sent a second time because it was late.",
+        "num_env_runners": "Workers that delivered quotas of the batch.",
         "slot_utilization": "The part of the executed environment steps that is in the batch.",
         "sample_time_s": "Seconds from start to validated table.",
         "plan_time_s": "Seconds of the driver splitting the plan into quotas.",

@@ -269,7 +269,7 @@ def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
         algorithm.save_to_path(tmp_path / "checkpoint")
         strategy = ttray.dcs.truncated(40, 240, 0.9)
         tables = [
-            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, num_slots=8, seed=0, iteration=1)
+            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, iteration=1, dist_inputs=False)
             for policy in (algorithm.get_module(), tmp_path / "checkpoint")
         ]
         algorithm.train()

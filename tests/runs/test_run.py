@@ -76,7 +76,7 @@ def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
         ({"num_iterations": 0}, "num_iterations must be an integer, at least 1, found 0"),
         ({"num_iterations": 1.5}, "num_iterations must be an integer, at least 1, found 1.5"),
         ({"checkpoint_every": 0}, "checkpoint_every must be an integer, at least 1, found 0"),
-        ({"num_env_runners": -1}, "num_env_runners must be an integer, at least 0, found -1"),
+        ({"num_env_runners": -1}, r"num_env_runners must be a whole number, at least 0, .* found -1"),
         ({"seed": -1}, "seed must be an integer, at least 0, found -1"),
         ({"horizon": 0}, "horizon must be an integer, at least 1, found 0"),
         ({"budget": "9"}, "budget must be an integer, at least 1, found '9'"),

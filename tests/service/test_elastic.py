@@ -23,7 +23,7 @@ def run(module, *arguments):
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     print(ran.stdout)
-    return [line.split() for line in ran.stdout.splitlines() if line]
+    return [line.split() for line in ran.stdout.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("num_env_runners", ["2", "auto"])
