@@ -98,6 +98,8 @@ class Surrogate:
         # Σ_t γ^t b_t, shared out among the n_t trajectories of each step so that shards still add up.
         self._expected_up_to = _up_to(discount_per_sample * expected)
         self._expected = self._expected_up_to[self._length]
+        self._expected_total = self._expected.sum()
+        self._remaining_returns = self.returns - self._expected
         self._rewards = rewards - torch.from_numpy(discount_per_sample * expected)[self._t]
         self.max_abs_reward = self._largest_remainder(batch, torch.from_numpy(expected))
         """max |r_t − b_t| in the batch, with the rewards of 0 after an episode's end: what R_max bounds."""
@@ -145,7 +147,7 @@ class Surrogate:
         # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
         # weight at 0 instead of 0 · inf.
         weights = torch.exp(self.log_weights(comparison).clamp(max=self._log_clip))
-        return (weights * (self.returns - self._expected)).sum() + self._expected.sum()
+        return (weights * self._remaining_returns).sum() + self._expected_total
 
     def _largest_remainder(self, batch: RaggedBatch, expected: Tensor) -> float:
         if not len(batch.reward):
@@ -220,7 +222,7 @@ class PerDecisionSurrogate(Surrogate):
         weights = torch.exp(self._cumulate(log_ratio).clamp(max=self._log_clip))
         reached = (weights * self._rewards).sum()
         absorbed = (weights[self._ends - 1] * self._absorbed_rewards).sum()
-        return reached + absorbed + self._expected.sum()
+        return reached + absorbed + self._expected_total
 
 
 IMPORTANCE_WEIGHTS: Mapping[str, type[Surrogate]] = MappingProxyType(
