@@ -24,10 +24,8 @@ train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
 quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
 	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
 
-# Real processes can miss a deadline where the machine is busy: what failed runs once more, alone.
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
-		|| $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .
