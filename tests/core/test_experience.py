@@ -7,15 +7,25 @@ from tests.support.make_batches import KINDS, random_table
 from ttray.core import dcs
 from ttray.core.baselines import PerStepBaseline
 from ttray.core.batch import Batch
-from ttray.core.experience import Experience
-from ttray.core.planning import Observed
+from ttray.core.experience import Experience, StepRewards
+from ttray.core.planning import Observed, step_variances
 
 GAMMA = 0.9
 STRATEGY = dcs.truncated(8, 80, GAMMA)
 
 
-def batch(seed):
-    return Batch.of(random_table(STRATEGY, KINDS["categorical"], seed))
+def rows(seed):
+    return Batch.of(random_table(STRATEGY, KINDS["categorical"], seed)).tensors
+
+
+def rewards(seed):
+    batch = rows(seed)
+    sums = np.bincount(batch.t.numpy(), batch.reward.numpy(), STRATEGY.horizon)
+    return StepRewards(sums, step_variances(batch, STRATEGY, GAMMA))
+
+
+def after(experience, seed):
+    return experience.after(rewards(seed), STRATEGY, GAMMA)
 
 
 def flat(arrays):
@@ -36,12 +46,11 @@ def test_nothing_is_known_before_the_first_batch():
 
 
 def test_earlier_batches_count_half():
-    first, second = batch(0), batch(1)
-    found = Experience.empty(8).after(first, GAMMA).after(second, GAMMA)
+    found = after(after(Experience.empty(8), 0), 1)
     baseline, observed = PerStepBaseline.empty(8), Observed.empty(8, GAMMA)
-    for each in (first, second):
-        baseline = baseline.updated(each.tensors, STRATEGY, decay=0.5)
-        observed = observed.updated(each.tensors, STRATEGY, decay=0.5)
+    for batch in (rows(0), rows(1)):
+        baseline = baseline.updated(batch, STRATEGY, decay=0.5)
+        observed = observed.updated(batch, STRATEGY, decay=0.5)
     assert_same_bits(found, Experience(baseline, observed))
 
 
@@ -49,10 +58,10 @@ def test_earlier_batches_count_half():
 def test_arrays_restore_the_same_bits(num_batches):
     before = Experience.empty(8)
     for seed in range(num_batches):
-        before = before.after(batch(seed), GAMMA)
+        before = after(before, seed)
     restored = Experience.from_arrays(before.to_arrays())
     assert_same_bits(restored, before)
-    assert_same_bits(restored.after(batch(9), GAMMA), before.after(batch(9), GAMMA))
+    assert_same_bits(after(restored, 9), after(before, 9))
 
 
 def test_it_is_of_one_horizon_and_one_discount():
@@ -60,7 +69,7 @@ def test_it_is_of_one_horizon_and_one_discount():
     assert found.is_of(8, GAMMA)
     assert found.is_of(8, 0.5)
     assert not found.is_of(9, GAMMA)
-    found = found.after(batch(0), GAMMA)
+    found = after(found, 0)
     assert found.is_of(8, GAMMA)
     assert not found.is_of(8, 0.5)
     assert not np.isnan(found.observed.variances()[0])

@@ -95,13 +95,19 @@ class PerStepBaseline:
             decay: What earlier batches count for beside this one, in [0, 1]: 1 counts all samples alike,
                 0 forgets what was before.
         """
-        decay = check_real("decay", decay, lambda x: 0 <= x <= 1, "a number in [0, 1]")
         if strategy.horizon != self.horizon:
             raise ValueError(
                 f"the baseline has {self.horizon} steps, the batch was planned for {strategy.horizon}; "
                 "start with PerStepBaseline.empty of the same horizon"
             )
         rewards = np.bincount(batch.t.numpy(), batch.reward.numpy(), self.horizon)
+        return self.updated_by(rewards, strategy, decay=decay)
+
+    def updated_by(
+        self, rewards: NDArray[np.float64], strategy: DataCollectionStrategy, *, decay: float = 0.5
+    ) -> PerStepBaseline:
+        """The same, from the sums of the rewards of each step, `[horizon]`."""
+        decay = check_real("decay", decay, lambda x: 0 <= x <= 1, "a number in [0, 1]")
         return PerStepBaseline(
             decay * self.reward_sums + rewards, decay * self.num_samples + strategy.samples_per_step
         )

@@ -8,14 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from ttray.core.baselines import PerStepBaseline
-from ttray.core.batch import Batch
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.holders import Holder
+from ttray.core.part_bound import Request
 from ttray.core.planning import Observed
 
 DECAY = 0.5
 """What earlier batches count for beside the last one, because the policy changes from batch to batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepRewards:
+    """What one batch tells of the rewards of each step.
+
+    Attributes:
+        sums: `[horizon]`, over the trajectories.
+        variances: `[horizon]`, the estimates of f_t (`core.planning.step_variances`).
+    """
+
+    sums: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, holder: Holder, strategy: DataCollectionStrategy) -> Self:
+        """Added up by the parts of the batch, with the same bits wherever they are."""
+        sums: torch.Tensor = holder.answer(Request("rewards"))
+        means = sums / torch.from_numpy(strategy.samples_per_step.copy())
+        return cls(sums.numpy(), holder.answer(Request("products", means)).numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +77,16 @@ class Experience:
         same_gamma = self.observed is None or self.observed.gamma == gamma
         return self.baseline.horizon == horizon and same_gamma
 
-    def after(self, batch: Batch, gamma: float) -> Experience:
+    def after(self, rewards: StepRewards, strategy: DataCollectionStrategy, gamma: float) -> Experience:
         """What is known after one more batch.
 
         Args:
-            batch: The whole batch.
+            rewards: Of the batch.
+            strategy: Its plan.
             gamma: The discount of the return that is planned for.
         """
-        rows, strategy = batch.tensors, batch.info.strategy
         observed = self.observed or Observed.empty(strategy.horizon, gamma)
         return Experience(
-            self.baseline.updated(rows, strategy, decay=DECAY),
-            observed.updated(rows, strategy, decay=DECAY),
+            self.baseline.updated_by(rewards.sums, strategy, decay=DECAY),
+            observed.updated_by(rewards.variances, strategy, decay=DECAY),
         )

@@ -101,15 +101,22 @@ class Observed:
             decay: What earlier batches count for beside this one, in [0, 1]: 1 for the same policy, less for
                 one that changes.
         """
-        decay = check_real("decay", decay, lambda x: 0 <= x <= 1, "a number in [0, 1]")
         if strategy.horizon != self.horizon:
             raise ValueError(
                 f"the observations have {self.horizon} steps, the batch was planned for {strategy.horizon}; "
                 "start with Observed.empty of the same horizon"
             )
+        return self.updated_by(step_variances(batch, strategy, self.gamma), strategy, decay=decay)
+
+    def updated_by(
+        self, variances: NDArray[np.float64], strategy: DataCollectionStrategy, *, decay: float = 1.0
+    ) -> Observed:
+        """The same, from the estimates of f_t in the batch, `[horizon]`."""
+        decay = check_real("decay", decay, lambda x: 0 <= x <= 1, "a number in [0, 1]")
         weights = strategy.samples_per_step - 1.0
-        sums = weights * step_variances(batch, strategy, self.gamma)
-        return Observed(self.gamma, decay * self.weighted_sums + sums, decay * self.weights + weights)
+        return Observed(
+            self.gamma, decay * self.weighted_sums + weights * variances, decay * self.weights + weights
+        )
 
 
 def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
@@ -118,6 +125,21 @@ def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: 
     Cov(r_t, r_t') is that of the n_t' trajectories planned to reach the later step, ended ones with reward 0,
     so f_t is unbiased where all later steps have two samples; what one sample cannot tell is left out.
     """
+    means = np.bincount(batch.t.numpy(), batch.reward.numpy(), strategy.horizon) / strategy.samples_per_step
+    return centred_products(batch, strategy, gamma, means)
+
+
+def centred_products(
+    batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: float, means: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What trajectories bring to f_t, `[horizon]`; those of a whole batch add up to `step_variances`.
+
+    Args:
+        batch: Some trajectories of a batch.
+        strategy: The plan of the whole.
+        gamma: The discount.
+        means: Of the rewards of each step in the whole batch, `[horizon]`.
+    """
     samples, horizon = strategy.samples_per_step, strategy.horizon
     t, reward = batch.t.numpy(), batch.reward.numpy()
     offsets, length = batch.offsets.numpy(), batch.length.numpy()
@@ -125,7 +147,6 @@ def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: 
     discounts = check_gamma(gamma) ** np.arange(horizon)
     # With w_t = γ^t/(n_t − 1) and r̃ = r − its mean, f_t = γ^t Σ_τ r_t (w_t r̃_t + 2 Σ_{t'>t} w_t' r̃_t').
     weights = np.where(samples > 1, discounts / np.maximum(samples - 1, 1), 0.0)
-    means = np.bincount(t, reward, horizon) / samples
     centred = weights[t] * (reward - means[t])
     running = np.concatenate(([0.0], np.cumsum(centred)))
     means_up_to = np.concatenate(([0.0], np.cumsum(weights * means)))

@@ -46,6 +46,21 @@ class RaggedBatch:
             raise ValueError("the table has no column dist_inputs; collect with dist_inputs=True")
         return self.dist_inputs
 
+    def trajectories(self, positions: range) -> RaggedBatch:
+        """A copy of neighbouring trajectories, in memory of its own and without `dist_inputs`."""
+        offsets = self.offsets[positions.start : positions.stop + 1]
+        rows = slice(int(offsets[0]), int(offsets[-1]))
+        return RaggedBatch(
+            offsets=offsets - offsets[0],
+            length=self.length[positions.start : positions.stop].clone(),
+            t=self.t[rows].clone(),
+            obs=self.obs[rows].clone(),
+            action=self.action[rows].clone(),
+            reward=self.reward[rows].clone(),
+            log_prob=self.log_prob[rows].clone(),
+            dist_inputs=None,
+        )
+
 
 def as_tensors(table: pa.Table) -> RaggedBatch:
     """Views a table as tensors: no copy for a canonical table in one chunk, else one.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -79,29 +80,29 @@ class Surrogate:
             )
         self._log_clip = math.inf if importance_weight_clip is None else math.log(importance_weight_clip)
         self._strategy = strategy
-        discount_per_sample = gamma ** np.arange(strategy.horizon) / strategy.samples_per_step
-        penalty = self._penalty_of_product(gamma, discount_per_sample)
-        penalty_up_to = _up_to(penalty)
+        terms = _terms(type(self), strategy, gamma, _check_baseline(baseline, strategy.horizon).tobytes())
 
-        self._starts, self._ends = batch.offsets[:-1], batch.offsets[1:]
-        self._num_rows = self._ends - self._starts
+        starts = batch.offsets[:-1]
+        self._lasts = batch.offsets[1:] - 1
+        self._num_rows = batch.offsets.diff()
         self._length = batch.length
         self._t = batch.t.long()
         self._trajectory = torch.repeat_interleave(self._num_rows)
-        self._penalty = torch.from_numpy(penalty)[self._t]
-        self._absorbed_penalty = penalty_up_to[self._length] - penalty_up_to[self._num_rows]
-        rewards = torch.from_numpy(discount_per_sample)[self._t] * batch.reward
+        self._first = starts[self._trajectory]  # of each row: the row in which its trajectory starts
+        self._any_absorbed = not torch.equal(self._num_rows, self._length)
+        self._penalty = terms.penalty[self._t]
+        self._absorbed_penalty = terms.penalty_up_to[self._length] - terms.penalty_up_to[self._num_rows]
+        rewards = terms.discount_per_sample[self._t] * batch.reward
         self.returns = self._sum_per_trajectory(rewards)
         """`[trajectories]`, Σ_t γ^t r_t / n_t: each trajectory's share of the on-policy estimate."""
 
-        expected = _check_baseline(baseline, strategy.horizon)
-        # Σ_t γ^t b_t, shared out among the n_t trajectories of each step so that shards still add up.
-        self._expected_up_to = _up_to(discount_per_sample * expected)
-        self._expected = self._expected_up_to[self._length]
-        self._expected_total = self._expected.sum()
-        self._remaining_returns = self.returns - self._expected
-        self._rewards = rewards - torch.from_numpy(discount_per_sample * expected)[self._t]
-        self.max_abs_reward = self._largest_remainder(batch, torch.from_numpy(expected))
+        expected = terms.expected_up_to[self._length]
+        self._expected_total = expected.sum()
+        self._remaining_returns = self.returns - expected
+        self._rewards = rewards - (terms.discount_per_sample * terms.expected)[self._t]
+        # An ended episode earns 0 − b_t up to its planned length.
+        self._absorbed_rewards = terms.expected_up_to[self._num_rows] - expected
+        self.max_abs_reward = self._largest_remainder(batch, terms.expected)
         """max |r_t − b_t| in the batch, with the rewards of 0 after an episode's end: what R_max bounds."""
 
     def on_policy(self) -> Tensor:
@@ -117,13 +118,12 @@ class Surrogate:
 
         An infinite or NaN divergence gives an infinite penalty.
         """
-        estimate = self._estimate(comparison)
-        if not torch.isfinite(comparison.log_renyi2).all():
-            return Sums(estimate, torch.full_like(estimate, math.inf))
         products = torch.exp(self._cumulate(comparison.log_renyi2))
-        reached = (self._penalty * products).sum()
-        absorbed = (self._absorbed_penalty * products[self._ends - 1]).sum()
-        return Sums(estimate, reached + absorbed)
+        penalty = torch.dot(self._penalty, products)
+        if self._any_absorbed:
+            penalty = penalty + torch.dot(self._absorbed_penalty, products[self._lasts])
+        # In a running sum, what is infinite or NaN makes everything behind it NaN.
+        return Sums(self._estimate(comparison), torch.nan_to_num(penalty, nan=math.inf, posinf=math.inf))
 
     def renyi2_per_length(self, comparison: Comparison) -> Tensor:
         """`[horizon]`, d̂₂(h) at index h − 1: the mean product over the n_{h−1} trajectories ≥ h."""
@@ -136,12 +136,11 @@ class Surrogate:
         means = totals / torch.from_numpy(self._strategy.samples_per_step)
         return torch.where(has_infinite, math.inf, means)
 
-    def _penalty_of_product(
-        self, gamma: float, discount_per_sample: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    @staticmethod
+    def penalty_of_product(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
         """`[horizon]`, what one trajectory's product of divergences up to h adds, at index h − 1."""
-        phi = np.cumsum(discount_per_sample)
-        return self._strategy.trajectories_per_length * phi**2 / self._strategy.samples_per_step
+        phi = np.cumsum(_discount_per_sample(strategy, gamma))
+        return strategy.trajectories_per_length * phi**2 / strategy.samples_per_step
 
     def _estimate(self, comparison: Comparison) -> Tensor:
         # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
@@ -167,7 +166,7 @@ class Surrogate:
         trajectory = torch.repeat_interleave(num_absorbed)
         first = torch.cumsum(num_absorbed, 0) - num_absorbed
         t = self._num_rows[trajectory] + torch.arange(len(trajectory)) - first[trajectory]
-        return reached.index_add(0, t, products[self._ends - 1][trajectory])
+        return reached.index_add(0, t, products[self._lasts][trajectory])
 
     def _sum_per_trajectory(self, values: Tensor) -> Tensor:
         zeros = torch.zeros(len(self._length), dtype=torch.float64)
@@ -175,9 +174,9 @@ class Surrogate:
 
     def _cumulate(self, values: Tensor) -> Tensor:
         """`[rows]`, running sums that start anew with each trajectory."""
-        running = torch.cumsum(values.double(), 0)
-        before = torch.cat([running.new_zeros(1), running])[self._starts]
-        return running - before[self._trajectory]
+        values = values.double()
+        running = torch.cumsum(values, 0)
+        return running - (running - values)[self._first]
 
 
 _LOG_ZERO = -1e4
@@ -191,38 +190,18 @@ class PerDecisionSurrogate(Surrogate):
     as d₂ itself never does. Arguments as for `Surrogate`; `importance_weight_clip` limits each product.
     """
 
-    def __init__(
-        self,
-        batch: RaggedBatch,
-        strategy: DataCollectionStrategy,
-        *,
-        gamma: float,
-        importance_weight_clip: float | None = None,
-        baseline: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(
-            batch,
-            strategy,
-            gamma=gamma,
-            importance_weight_clip=importance_weight_clip,
-            baseline=baseline,
-        )
-        # An ended episode earns 0 − b_t up to its planned length, under its last weight.
-        self._absorbed_rewards = self._expected_up_to[self._num_rows] - self._expected
-
-    def _penalty_of_product(
-        self, gamma: float, discount_per_sample: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return step_costs(self._strategy.horizon, gamma) / np.square(
-            self._strategy.samples_per_step.astype(np.float64)
-        )
+    @staticmethod
+    def penalty_of_product(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
+        """See base class."""
+        return step_costs(strategy.horizon, gamma) / np.square(strategy.samples_per_step.astype(np.float64))
 
     def _estimate(self, comparison: Comparison) -> Tensor:
         log_ratio = comparison.log_ratio.clamp(min=_LOG_ZERO)
         weights = torch.exp(self._cumulate(log_ratio).clamp(max=self._log_clip))
-        reached = (weights * self._rewards).sum()
-        absorbed = (weights[self._ends - 1] * self._absorbed_rewards).sum()
-        return reached + absorbed + self._expected_total
+        estimate = torch.dot(weights, self._rewards) + self._expected_total
+        if self._any_absorbed:
+            estimate = estimate + torch.dot(weights[self._lasts], self._absorbed_rewards)
+        return estimate
 
 
 IMPORTANCE_WEIGHTS: Mapping[str, type[Surrogate]] = MappingProxyType(
@@ -265,9 +244,40 @@ def effective_sample_size(log_weights: Tensor) -> float:
     return float(scaled.sum() ** 2 / scaled.square().sum())
 
 
-def _up_to(values: NDArray[np.float64]) -> Tensor:
-    """`[horizon + 1]`, the sum of the first h values at index h."""
-    return torch.from_numpy(np.concatenate(([0.0], np.cumsum(values))))
+@dataclass(frozen=True)
+class _Terms:
+    """What the plan alone gives, the same for all shards of a batch.
+
+    Attributes:
+        discount_per_sample: `[horizon]`, γ^t / n_t.
+        penalty: `[horizon]`, what one trajectory's product of divergences adds.
+        penalty_up_to: `[horizon + 1]`, the sum of the first h of them at index h.
+        expected: `[horizon]`, the baseline.
+        expected_up_to: `[horizon + 1]`, sums of γ^t b_t, shared out among the n_t trajectories of each step
+            so that shards still add up.
+    """
+
+    discount_per_sample: Tensor
+    penalty: Tensor
+    penalty_up_to: Tensor
+    expected: Tensor
+    expected_up_to: Tensor
+
+
+@lru_cache(maxsize=4)
+def _terms(kind: type[Surrogate], strategy: DataCollectionStrategy, gamma: float, baseline: bytes) -> _Terms:
+    """Once for all parts of a batch, of which there may be thousands."""
+    discount_per_sample = _discount_per_sample(strategy, gamma)
+    penalty, expected = kind.penalty_of_product(strategy, gamma), np.frombuffer(baseline).copy()
+    sums = (penalty, discount_per_sample * expected)
+    penalty_up_to, expected_up_to = (np.concatenate(([0.0], np.cumsum(values))) for values in sums)
+    arrays = (discount_per_sample, penalty, penalty_up_to, expected, expected_up_to)
+    return _Terms(*map(torch.from_numpy, arrays))
+
+
+def _discount_per_sample(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
+    discounts: NDArray[np.float64] = gamma ** np.arange(strategy.horizon)
+    return discounts / strategy.samples_per_step
 
 
 def _check_baseline(baseline: ArrayLike | None, horizon: int) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ class TTPOISConfig(AlgorithmConfig):
         self.importance_weight_clip: float | None = None
         self.min_max_reward: float | None = None
         self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
-        self.num_learner_threads = 1
+        self.num_learner_threads: int | None = None
         # The settings of the search and of the dispatcher have the names and defaults of their classes.
         for settings in (SearchSettings(), DispatchSettings()):
             for name, default in asdict(settings).items():
@@ -92,7 +92,7 @@ class TTPOISConfig(AlgorithmConfig):
         gradient_tolerance: float = NotProvided,
         gain_tolerance: float = NotProvided,
         max_line_search_evaluations: int = NotProvided,
-        num_learner_threads: int = NotProvided,
+        num_learner_threads: int | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets what TT-POIS optimises, and how.
@@ -116,8 +116,8 @@ class TTPOISConfig(AlgorithmConfig):
             gradient_tolerance: Stop when the gradient's norm is smaller.
             gain_tolerance: Stop when a line search gains less.
             max_line_search_evaluations: Of the bound, per line search.
-            num_learner_threads: Threads of the learner. Another number may change the last bits of the
-                weights.
+            num_learner_threads: Threads of the learner; None for as many as torch would use: one per core in
+                the driver, one in an actor. The weights are the same for any number.
             **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
         """
         super().training(**kwargs)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
-from torch import Tensor
+from torch import Tensor, nn
 
-from ttray.core.experience import Experience
+from ttray.core.experience import Experience, StepRewards
+from ttray.core.holders import PartsHere
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
 from ttray.service.handle import BatchHandle
 
@@ -67,16 +69,23 @@ class WholeBatchLearner(TorchLearner):
         experience = training_data.experience
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
-
-        def forward(obs: Tensor) -> Tensor:
-            return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
-
+        started = time.perf_counter()
         try:
-            batch = training_data.handle.batch()
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
-            metrics = improve(module, forward, batch, settings, baseline=baseline)
-            metrics["experience"] = experience.after(batch, settings.gamma)
+            info = training_data.handle.info
+            spec = settings.spec(module, forward_train, info, baseline)
+            with PartsHere.whole(spec, training_data.handle.batch(), settings.num_threads) as holder:
+                metrics = improve(module, holder, settings)
+                rewards = StepRewards.of(holder, info.strategy)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
+        metrics["experience"] = experience.after(rewards, info.strategy, settings.gamma)
+        metrics["optimise_time_s"] = time.perf_counter() - started
         self._weights_seq_no += 1
         return metrics
+
+
+def forward_train(module: nn.Module, obs: Tensor) -> Tensor:
+    """Calls an RLModule: observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
+    outputs: Tensor = module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
+    return outputs

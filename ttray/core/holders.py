@@ -1,0 +1,153 @@
+"""Holders: whoever has parts of a batch and answers requests about them. Here: threads of this process.
+
+Which thread evaluates which part is left to chance and changes no bit (see `core.parts`).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any, Protocol, Self
+
+import torch
+from torch import nn
+from torch.nn.utils import vector_to_parameters
+
+from ttray.core.batch import Batch
+from ttray.core.part_bound import BoundSpec, Part, Request
+from ttray.core.parts import Node, TreeSum, cut
+from ttray.core.ragged import RaggedBatch
+from ttray.core.threads import torch_threads
+
+
+class Holder(Protocol):
+    """Has all parts of a batch, or knows who has them."""
+
+    def answer(self, request: Request) -> Any:
+        """The sum of the answers of all parts."""
+
+
+class _Hand:
+    """What one thread works with: a module that no other thread touches."""
+
+    def __init__(self, spec: BoundSpec) -> None:
+        self.module = copy.deepcopy(spec.module)
+        self.parameters = trained(self.module)
+
+
+class PartsHere:
+    """Neighbouring parts in this process; a context manager that ends its threads.
+
+    Args:
+        spec: Of the whole batch.
+        rows: Of neighbouring trajectories; parts copy what they need of them.
+        first: Id of the first of these trajectories.
+        parts: Indices of the parts, all of whose trajectories are in `rows`.
+        num_threads: How many evaluate them.
+    """
+
+    def __init__(
+        self, spec: BoundSpec, rows: RaggedBatch, first: int, parts: range, num_threads: int = 1
+    ) -> None:
+        self._indices, self._num_parts = parts, len(cut(spec.info.strategy))
+        number = max(min(num_threads, len(parts)), 1)
+        self._hands = [_Hand(spec) for _ in range(number)]
+        # This thread works, too. Sums in torch depend on how many threads share them: each works alone.
+        self._others = (
+            ThreadPoolExecutor(number - 1, "ttray-part", torch.set_num_threads, (1,)) if number > 1 else None
+        )
+        self._parts: list[Part | None] = [None] * len(parts)
+        ranges = cut(spec.info.strategy)[parts.start : parts.stop]
+
+        def make(hand: _Hand, position: int) -> None:
+            ids = ranges[position]
+            own = rows.trajectories(range(ids.start - first, ids.stop - first))
+            self._parts[position] = Part(spec, hand.module, own, ids.start)
+
+        self._in_turns(make)
+
+    @classmethod
+    def whole(cls, spec: BoundSpec, batch: Batch, num_threads: int = 1) -> Self:
+        """All parts of a batch."""
+        return cls(spec, batch.tensors, 0, range(len(cut(spec.info.strategy))), num_threads)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        if self._others is not None:
+            self._others.shutdown()
+
+    def answer(self, request: Request) -> Any:
+        """The sum over all parts of the batch, if all of them are here."""
+        return self._sum(request).total()
+
+    def nodes(self, request: Request) -> dict[Node, Any]:
+        """The same as nodes of the tree that the parts here cover."""
+        return self._sum(request).nodes
+
+    def _sum(self, request: Request) -> TreeSum[Any]:
+        tree: TreeSum[Any] = TreeSum(self._num_parts)
+        lock = Lock()
+        if request.what in ("sums", "gradient", "weights"):
+            assert request.values is not None
+            values = request.values.clone()  # aligned alike wherever it comes from
+            for hand in self._hands:
+                vector_to_parameters(values, hand.parameters)
+
+        def evaluate(hand: _Hand, position: int) -> None:
+            part = self._parts[position]
+            assert part is not None
+            value = part.answer(request, hand.module, hand.parameters)
+            index = self._indices[position]
+            with lock:
+                tree.add((index, index + 1), value)
+
+        self._in_turns(evaluate)
+        return tree
+
+    def _in_turns(self, function: Callable[[_Hand, int], None]) -> None:
+        """Calls the function for every position, each by whichever thread is free."""
+        positions = itertools.count()  # one step is one operation of the interpreter, so no lock is needed
+
+        def work(hand: _Hand) -> None:
+            for position in _until(positions, len(self._indices)):
+                function(hand, position)
+
+        with torch_threads(1):
+            if self._others is None:
+                work(self._hands[0])
+                return
+            futures = [self._others.submit(work, hand) for hand in self._hands[1:]]
+            try:
+                work(self._hands[0])
+            finally:
+                for future in futures:
+                    future.result()
+
+
+def _until(positions: Iterator[int], stop: int) -> Iterator[int]:
+    return itertools.takewhile(lambda position: position < stop, positions)
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that a search changes."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def part_indices(parts: Sequence[range], trajectories: range) -> range:
+    """Which parts a range of trajectories consists of; ValueError if it cuts one."""
+    starts = [part.start for part in parts]
+    stops = [part.stop for part in parts]
+    if trajectories.start not in starts or trajectories.stop not in stops:
+        raise ValueError(
+            f"trajectories {trajectories.start} to {trajectories.stop - 1} are not whole parts of the batch"
+        )
+    return range(starts.index(trajectories.start), stops.index(trajectories.stop) + 1)

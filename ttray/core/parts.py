@@ -1,0 +1,101 @@
+"""Parts: the pieces of a batch over which the bound is added up, whoever evaluates them.
+
+The plan alone cuts a batch into parts, contiguous ranges of trajectories of about equally many planned rows.
+A part is always evaluated by one thread with the same shapes, and parts are added along a fixed binary tree:
+so neither the number of threads nor who holds which parts shows in the result. Whoever holds neighbouring
+parts answers with the few nodes of the tree that they cover. What a part computes is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.quotas import trajectory_lengths
+
+ROWS_PER_PART = 2048
+"""Planned rows of a part: its activations stay in the cache of a core, and calls do not dominate yet."""
+
+Node: TypeAlias = tuple[int, int]
+"""A node of the tree: the parts from the first to before the second number."""
+
+
+class Summand(Protocol):
+    """What can be added."""
+
+    def __add__(self, other: Any, /) -> Self:
+        """The sum; the left one is of earlier parts."""
+
+
+_Value = TypeVar("_Value", bound=Summand)
+
+
+@lru_cache(maxsize=4)
+def cut(strategy: DataCollectionStrategy, rows_per_part: int = ROWS_PER_PART) -> tuple[range, ...]:
+    """The trajectory ids of each part; no part is empty.
+
+    Args:
+        strategy: The plan.
+        rows_per_part: Planned rows, at most about half a part or a trajectory more or fewer.
+    """
+    steps_before = np.concatenate([[0], np.cumsum(trajectory_lengths(strategy), dtype=np.int64)])
+    total = int(steps_before[-1])
+    number = max(round(total / rows_per_part), 1)
+    targets = np.arange(number + 1, dtype=np.int64) * total // number
+    edges = np.unique(np.searchsorted(steps_before, targets)).tolist()
+    return tuple(range(*pair) for pair in zip(edges[:-1], edges[1:], strict=True))
+
+
+class TreeSum(Generic[_Value]):
+    """Adds up values of parts in any order of arrival, with the bits of one fixed order.
+
+    Args:
+        num_parts: Of the whole batch.
+    """
+
+    def __init__(self, num_parts: int) -> None:
+        self._num_parts = num_parts
+        self._relatives = _relatives(num_parts)
+        self.nodes: dict[Node, _Value] = {}
+        """What cannot be added up further until other parts arrive."""
+
+    def add(self, node: Node, value: _Value) -> None:
+        """Takes in the value of a node; that of part i is (i, i + 1)."""
+        while node in self._relatives:
+            sibling, parent = self._relatives[node]
+            if sibling not in self.nodes:
+                break
+            other = self.nodes.pop(sibling)
+            value = other + value if sibling < node else value + other
+            node = parent
+        self.nodes[node] = value
+
+    def update(self, nodes: Mapping[Node, _Value]) -> None:
+        """Takes in all nodes that somebody else has."""
+        for node, value in nodes.items():
+            self.add(node, value)
+
+    def total(self) -> _Value:
+        """The sum over all parts, each of which must have been added once."""
+        if set(self.nodes) != {(0, self._num_parts)}:
+            raise RuntimeError(f"of {self._num_parts} parts there are {sorted(self.nodes)}: a bug in ttray")
+        return self.nodes[0, self._num_parts]
+
+
+@lru_cache(maxsize=4)
+def _relatives(num_parts: int) -> dict[Node, tuple[Node, Node]]:
+    """The sibling and the parent of every node but the root; a node is halved, its left half not larger."""
+    found: dict[Node, tuple[Node, Node]] = {}
+    ahead: list[Node] = [(0, num_parts)]
+    while ahead:
+        low, high = parent = ahead.pop()
+        if high - low > 1:
+            middle = (low + high) // 2
+            left, right = (low, middle), (middle, high)
+            found[left], found[right] = (right, parent), (left, parent)
+            ahead += (left, right)
+    return found
