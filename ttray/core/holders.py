@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Protocol, Self
@@ -140,14 +140,3 @@ def _until(positions: Iterator[int], stop: int) -> Iterator[int]:
 def trained(module: nn.Module) -> list[nn.Parameter]:
     """The parameters that a search changes."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def part_indices(parts: Sequence[range], trajectories: range) -> range:
-    """Which parts a range of trajectories consists of; ValueError if it cuts one."""
-    starts = [part.start for part in parts]
-    stops = [part.stop for part in parts]
-    if trajectories.start not in starts or trajectories.stop not in stops:
-        raise ValueError(
-            f"trajectories {trajectories.start} to {trajectories.stop - 1} are not whole parts of the batch"
-        )
-    return range(starts.index(trajectories.start), stops.index(trajectories.stop) + 1)

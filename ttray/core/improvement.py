@@ -83,8 +83,8 @@ class ImprovementSettings:
         if (baseline is None) != (self.baseline == "none"):
             raise ValueError(
                 f"the settings have baseline={self.baseline!r}, the batch came with "
-                f"{'none' if baseline is None else 'one'}; pass the values that belong to the batch if it has "
-                "any"
+                f"{'none' if baseline is None else 'one'}; pass the values that belong to the batch if it "
+                "has any"
             )
         return BoundSpec(
             info,

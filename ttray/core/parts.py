@@ -8,14 +8,17 @@ parts answers with the few nodes of the tree that they cover. What a part comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
+from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.quotas import trajectory_lengths
+from ttray.core.quotas import Quota, trajectory_lengths
 
 ROWS_PER_PART = 2048
 """Planned rows of a part: its activations stay in the cache of a core, and calls do not dominate yet."""
@@ -47,7 +50,31 @@ def cut(strategy: DataCollectionStrategy, rows_per_part: int = ROWS_PER_PART) ->
     number = max(round(total / rows_per_part), 1)
     targets = np.arange(number + 1, dtype=np.int64) * total // number
     edges = np.unique(np.searchsorted(steps_before, targets)).tolist()
-    return tuple(range(*pair) for pair in zip(edges[:-1], edges[1:], strict=True))
+    return tuple(range(*pair) for pair in pairwise(edges))
+
+
+def group(parts: Sequence[range], number: int) -> list[Quota]:
+    """Quotas of neighbouring parts, of about equally many; fewer if there are fewer parts."""
+    number = min(check_count("number", number), len(parts))
+    edges = [position * len(parts) // number for position in range(number + 1)]
+    return [
+        Quota(index, parts[low].start, parts[high - 1].stop)
+        for index, (low, high) in enumerate(pairwise(edges))
+    ]
+
+
+def indices_of(parts: Sequence[range], trajectories: range) -> range:
+    """Which parts a range of trajectories consists of; ValueError if it cuts one."""
+    low = bisect_left(parts, trajectories.start, key=lambda part: part.start)
+    high = bisect_left(parts, trajectories.stop, key=lambda part: part.stop) + 1
+    if high > len(parts) or (parts[low].start, parts[high - 1].stop) != (
+        trajectories.start,
+        trajectories.stop,
+    ):
+        raise ValueError(
+            f"trajectories {trajectories.start} to {trajectories.stop - 1} are not whole parts of the batch"
+        )
+    return range(low, high)
 
 
 class TreeSum(Generic[_Value]):

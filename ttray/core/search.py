@@ -114,16 +114,18 @@ def parabolic_search(
     direction: Tensor,
     *,
     start_value: float,
+    first_size: float,
     gain_tolerance: float,
     max_evaluations: int,
 ) -> Step:
-    """Fits a parabola through the start (slope 1) and the last candidate, and jumps to its top.
+    """The paper's: a parabola through the start (slope 1) and the last candidate, whose top is the next.
 
     Args:
         objective: What is maximised.
         start: Parameters to start from.
         direction: α·g, along which the slope in ε is 1.
         start_value: The objective at the start.
+        first_size: The first candidate.
         gain_tolerance: Stop when a candidate is not better than the last by more than this.
         max_evaluations: Stop after so many candidates.
 
@@ -131,7 +133,7 @@ def parabolic_search(
         The last candidate that was better than the one before it.
     """
     line = _HalfLine(objective, start, direction, start_value)
-    size, accepted_size, accepted_gain = 1.0, 0.0, -math.inf
+    size, accepted_size, accepted_gain = first_size, 0.0, -math.inf
     while line.num_evaluations < max_evaluations:
         gain = line.gain(size)
         if gain == -math.inf:
@@ -153,6 +155,7 @@ def binary_search(
     direction: Tensor,
     *,
     start_value: float,
+    first_size: float,
     gain_tolerance: float,
     max_evaluations: int,
 ) -> Step:
@@ -162,7 +165,7 @@ def binary_search(
     than one part in 1,000, or a bisection gains less than the tolerance.
     """
     line = _HalfLine(objective, start, direction, start_value)
-    size, accepted_size, accepted_gain = 1.0, 0.0, 0.0
+    size, accepted_size, accepted_gain = first_size, 0.0, 0.0
     too_far = math.inf
     while line.num_evaluations < max_evaluations and size - accepted_size > 1e-3 * size:
         gain = line.gain(size)
@@ -177,7 +180,85 @@ def binary_search(
     return line.step(accepted_size, accepted_gain)
 
 
-LINE_SEARCHES: dict[str, LineSearch] = {"parabola": parabolic_search, "binary": binary_search}
+_WORTHWHILE = 0.01  # of the gain so far: less is not worth another evaluation
+_REACH = 4.0  # times the best size: no model is trusted beyond, nor a point as far away
+_SHRINK = 0.1  # at most to this share of a size that is too long
+
+
+def cubic_search(
+    objective: Objective,
+    start: Tensor,
+    direction: Tensor,
+    *,
+    start_value: float,
+    first_size: float,
+    gain_tolerance: float,
+    max_evaluations: int,
+) -> Step:
+    """Fits a cubic through the start (slope 1), the best candidate and the one next to it.
+
+    Finds the same tops as the parabola with about half of its evaluations: from the second line on it starts
+    with the step that the last one ended with, its model follows the skew of the bound, which bends down ever
+    faster, and it ends when the model promises less than a hundredth more than there is, without trying
+    that too.
+
+    Arguments and result as in `parabolic_search`; the best candidate is accepted.
+    """
+    line = _HalfLine(objective, start, direction, start_value)
+    known: dict[float, float] = {0.0: 0.0}
+    size, best = first_size, 0.0
+    while line.num_evaluations < max_evaluations:
+        known[size] = line.gain(size)
+        best = max(known, key=known.__getitem__)
+        size, promised = _promising(known, best)
+        if promised <= known[best] + max(gain_tolerance, _WORTHWHILE * known[best]):
+            break
+    return line.step(best, known[best])
+
+
+def _promising(known: dict[float, float], best: float) -> tuple[float, float]:
+    """The next step size to try and the gain that it promises; infinite where no model can be trusted.
+
+    Args:
+        known: The gain of each step size, that of 0 among them.
+        best: The one with the largest gain.
+    """
+    shorter = max((size for size in known if size < best), default=0.0)
+    longer = min((size for size in known if size > best), default=math.inf)
+    if best == 0.0:  # too long, all of them
+        top = longer**2 / (2.0 * (longer - known[longer]))
+        return (top, top / 2.0) if top > _SHRINK * longer else (_SHRINK * longer, math.inf)
+    top, promised = _top(known, best, _beside(known, best, shorter, longer))
+    if top <= shorter or top >= longer < math.inf:
+        return 0.5 * (best + (shorter if top <= shorter else longer)), math.inf
+    return (top, promised) if top <= _REACH * best else (_REACH * best, math.inf)
+
+
+def _beside(known: dict[float, float], best: float, shorter: float, longer: float) -> float | None:
+    """The neighbour of the best size that the model goes through, if one is near enough."""
+    near = [size for size in (shorter, longer) if best / _REACH <= size <= _REACH * best]
+    near = [size for size in near if math.isfinite(known[size])]
+    return max(near, key=known.__getitem__, default=None)
+
+
+def _top(known: dict[float, float], size: float, other: float | None) -> tuple[float, float]:
+    """Where ε + aε² + bε³ through one or two sizes has its top, and its gain there; infinite without one."""
+    bend, skew = (known[size] - size) / size**2, 0.0
+    if other is not None:
+        skew = (bend - (known[other] - other) / other**2) / (size - other)
+        bend -= skew * size
+    discriminant = bend**2 - 3.0 * skew
+    if discriminant < 0.0 or math.sqrt(discriminant) <= bend:
+        return math.inf, math.inf
+    top = 1.0 / (math.sqrt(discriminant) - bend)
+    return top, top + bend * top**2 + skew * top**3
+
+
+LINE_SEARCHES: dict[str, LineSearch] = {
+    "cubic": cubic_search,
+    "parabola": parabolic_search,
+    "binary": binary_search,
+}
 
 
 @dataclass(frozen=True)
@@ -186,14 +267,14 @@ class SearchSettings:
 
     Attributes:
         num_offline_iterations: Gradient steps at most.
-        line_search: "parabola" or "binary".
+        line_search: "cubic", "parabola" (the paper's) or "binary".
         gradient_tolerance: Stop when ‖g‖ is smaller.
         gain_tolerance: Stop when a line search gains less (its gain is kept).
         max_line_search_evaluations: Of the objective, per line search.
     """
 
     num_offline_iterations: int = 10
-    line_search: str = "parabola"
+    line_search: str = "cubic"
     gradient_tolerance: float = 1e-4
     gain_tolerance: float = 1e-4
     max_line_search_evaluations: int = 30
@@ -248,6 +329,8 @@ def maximise(
             parameters,
             gradient / squared_norm,
             start_value=value,
+            # The paper's starts every line at the step that would gain 1.
+            first_size=step_sizes[-1] if step_sizes and search is cubic_search else 1.0,
             gain_tolerance=settings.gain_tolerance,
             max_evaluations=settings.max_line_search_evaluations,
         )

@@ -73,7 +73,7 @@ class TTPOIS(Algorithm):
         asked = self.config
         if asked.num_env_runners:
             self.config = asked.copy(copy_frozen=False)
-            self.config.num_env_runners = 0
+            self.config.num_env_runners, self.config.optimise_on = 0, "learner"
             self.config.freeze()
         super().setup(self.config)
         self.config = asked
@@ -109,8 +109,9 @@ class TTPOIS(Algorithm):
             self._policy,
             iteration=self._num_batches,
             gamma=self.config.gamma,
+            in_parts=self.config.optimises_on_workers(),
         )
-        if self.learner_group.is_local:
+        if self.learner_group.is_local and not handle.workers:
             handle.batch()  # a learner elsewhere fetches the rows itself
         returns = {
             "discounted_return": handle.discounted_return,

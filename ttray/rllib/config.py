@@ -12,7 +12,7 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import planning
-from ttray.core.checks import check_count
+from ttray.core.checks import check_count, check_one_of
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
 from ttray.core.search import SearchSettings
@@ -22,6 +22,8 @@ from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
+_OPTIMISE_ON = ("auto", "learner", "workers")
+_MIN_ROWS_OF_WORKERS = 200_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
 
@@ -57,6 +59,7 @@ class TTPOISConfig(AlgorithmConfig):
         self.min_max_reward: float | None = None
         self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
         self.num_learner_threads: int | None = None
+        self.optimise_on = "auto"
         # The settings of the search and of the dispatcher have the names and defaults of their classes.
         for settings in (SearchSettings(), DispatchSettings()):
             for name, default in asdict(settings).items():
@@ -93,6 +96,7 @@ class TTPOISConfig(AlgorithmConfig):
         gain_tolerance: float = NotProvided,
         max_line_search_evaluations: int = NotProvided,
         num_learner_threads: int | None = NotProvided,
+        optimise_on: str = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets what TT-POIS optimises, and how.
@@ -118,6 +122,9 @@ class TTPOISConfig(AlgorithmConfig):
             max_line_search_evaluations: Of the bound, per line search.
             num_learner_threads: Threads of the learner; None for as many as torch would use: one per core in
                 the driver, one in an actor. The weights are the same for any number.
+            optimise_on: Who computes the bound: the "learner", which fetches all rows; the "workers" (env
+                runners), each on the rows that it collected; or "auto", workers if there are several and the
+                budget is large. The weights are the same.
             **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
         """
         super().training(**kwargs)
@@ -137,6 +144,7 @@ class TTPOISConfig(AlgorithmConfig):
             gain_tolerance=gain_tolerance,
             max_line_search_evaluations=max_line_search_evaluations,
             num_learner_threads=num_learner_threads,
+            optimise_on=optimise_on,
         )
 
     def env_runners(
@@ -211,7 +219,23 @@ class TTPOISConfig(AlgorithmConfig):
             check_count("a number in hidden_sizes", size)
         if self.seed is not None:
             check_count("seed", self.seed, minimum=0)
+        check_one_of("optimise_on", self.optimise_on, _OPTIMISE_ON)
+        if self.optimise_on == "workers" and not self._has_env_runners():
+            raise ValueError(
+                "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; "
+                "call config.env_runners(num_env_runners=...) or choose 'learner' or 'auto'"
+            )
         self._refuse_unsupported()
+
+    def _has_env_runners(self) -> bool:
+        return self.auto_env_runners or self.num_env_runners > 0
+
+    def optimises_on_workers(self) -> bool:
+        """Whether the env runners compute the bound."""
+        if self.optimise_on == "auto":
+            several = self.auto_env_runners or self.num_env_runners > 1
+            return several and self.budget >= _MIN_ROWS_OF_WORKERS
+        return self.optimise_on == "workers"
 
     def _refuse_unsupported(self) -> None:
         if self.is_multi_agent:

@@ -12,6 +12,7 @@ from typing import Any
 
 import ray
 import torch
+from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -22,6 +23,7 @@ from ttray.core.quotas import Quota
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
 from ttray.service.receipt import Failure, Receipt
+from ttray.service.shelf import Question, Reply
 from ttray.service.suppliers import Demand
 from ttray.service.worker import Message, RolloutWorker, Work
 
@@ -39,6 +41,10 @@ class QuotaEnvRunner(SingleAgentEnvRunner):
     def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
         """Collects a quota with the policy that travels in `work`; see `RolloutWorker.run_quota`."""
         return self._quota_worker.run_quota(work, quota)
+
+    def answer_parts(self, question: Question, values: NDArray[Any] | None) -> Reply:
+        """Answers a question about parts of a batch; see `RolloutWorker.answer_parts`."""
+        return self._quota_worker.answer_parts(question, values)
 
 
 def maker_from_config(config: AlgorithmConfig) -> EnvironmentMaker:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from ttray.core.experience import Experience, StepRewards
 from ttray.core.holders import PartsHere
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.core.part_bound import BoundSpec
+from ttray.service.elsewhere import PartsElsewhere
 from ttray.service.handle import BatchHandle
 
 
@@ -74,7 +76,7 @@ class WholeBatchLearner(TorchLearner):
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
             info = training_data.handle.info
             spec = settings.spec(module, forward_train, info, baseline)
-            with PartsHere.whole(spec, training_data.handle.batch(), settings.num_threads) as holder:
+            with self._holder(training_data.handle, spec, settings) as holder:
                 metrics = improve(module, holder, settings)
                 rewards = StepRewards.of(holder, info.strategy)
         except (StaleBatchError, ValueError) as problem:
@@ -83,6 +85,15 @@ class WholeBatchLearner(TorchLearner):
         metrics["optimise_time_s"] = time.perf_counter() - started
         self._weights_seq_no += 1
         return metrics
+
+    def _holder(
+        self, handle: BatchHandle, spec: BoundSpec, settings: ImprovementSettings
+    ) -> PartsHere | PartsElsewhere:
+        """Of the parts of a batch: the workers, where it was collected for that, or this process."""
+        if not handle.workers:
+            return PartsHere.whole(spec, handle.batch(), settings.num_threads)
+        timeout_s = self.config.quota_timeout_s
+        return PartsElsewhere(spec, handle, timeout_s=timeout_s, num_threads=settings.num_threads)
 
 
 def forward_train(module: nn.Module, obs: Tensor) -> Tensor:

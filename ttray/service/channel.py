@@ -14,6 +14,7 @@ import ray
 
 from ttray.core.quotas import Quota
 from ttray.service.receipt import Failure, Receipt
+from ttray.service.shelf import Question, Reply
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Channel(Protocol):
 
     def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         """Sends a quota; `on_answer` is called once, from any thread."""
+
+    def ask(self, question: Question, values: Any, on_answer: Callable[[Reply | Exception], None]) -> None:
+        """Asks about parts that the worker holds; `on_answer` is called once, from any thread."""
 
     def ping(self, on_answer: Callable[[Any], None]) -> None:
         """Asks whether the worker is alive; `on_answer` gets anything, or the exception."""
@@ -62,6 +66,10 @@ class ActorChannel:
         receipt, table = self._run_quota.remote(work, quota)
         _when_done(receipt, lambda outcome: on_answer(Answer(outcome, table)))
 
+    def ask(self, question: Question, values: Any, on_answer: Callable[[Reply | Exception], None]) -> None:
+        """Asks about parts; values that are a reference are fetched where they are needed."""
+        _when_done(self.actor.answer_parts.remote(question, values), on_answer)
+
     def ping(self, on_answer: Callable[[Any], None]) -> None:
         """Asks whether the actor is alive."""
         _when_done(self.actor.ping.remote(), on_answer)
@@ -69,6 +77,10 @@ class ActorChannel:
     def kill(self) -> None:
         """Ends the process; Ray starts another."""
         ray.kill(self.actor, no_restart=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A learner elsewhere asks the same actor.
+        return ActorChannel, (self.actor, self.needs)
 
 
 def _when_done(reference: ray.ObjectRef, on_done: Callable[[Any], None]) -> None:

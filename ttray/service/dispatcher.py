@@ -96,6 +96,11 @@ class Dispatcher:
         self._take_events(0.0)
         return self.crew.num_expected({flight.worker for flight in self._flights.values()})
 
+    def available(self) -> dict[int, Channel]:
+        """The workers that would answer at once, as far as is known."""
+        useless = self.crew.slow | {flight.worker for flight in self._flights.values()}
+        return {worker: self.crew.channels[worker] for worker in self.crew.alive() - useless}
+
     def collect(
         self,
         work: Work,
@@ -219,7 +224,7 @@ class Dispatcher:
             self._lose(flight, 1, outcome.error)
             return
         is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
-        if now is self._current and now.tally.add(outcome, answer.table):
+        if now is self._current and now.tally.add(outcome, answer.table, worker):
             self._pace.note(time_s, now.num_steps[flight.quota.index])
         elif is_late:
             self.crew.slow.add(worker)  # others were quicker with the same quota

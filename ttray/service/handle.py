@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -23,7 +23,9 @@ from ttray.core.exact import ExactSum
 from ttray.core.quotas import Quota
 from ttray.core.schema import checksum, from_message
 from ttray.rollout.environment import EnvironmentMaker
+from ttray.service.channel import Channel
 from ttray.service.receipt import Receipt
+from ttray.service.shelf import Piece
 from ttray.service.telemetry import CollectionStats
 from ttray.service.worker import RolloutWorker, Work
 
@@ -43,6 +45,8 @@ class BatchHandle:
         stats: What the collection cost.
         recollect: How to get rows again that are lost, in this process.
         recollect_elsewhere: The same in a process to which the handle is sent.
+        workers: Those that can compute the bound, by number; none where quotas are not whole parts.
+        makers: The worker that made each table.
     """
 
     def __init__(
@@ -53,6 +57,8 @@ class BatchHandle:
         stats: CollectionStats,
         recollect: Recollect | None = None,
         recollect_elsewhere: CollectHere | None = None,
+        workers: Mapping[int, Channel] | None = None,
+        makers: Sequence[int] = (),
     ) -> None:
         self.info, self.receipts, self.stats = info, list(receipts), stats
         self.transfer_time_s = 0.0
@@ -60,6 +66,9 @@ class BatchHandle:
         self._tables = list(tables)
         self._recollect, self._recollect_elsewhere = recollect, recollect_elsewhere
         self._batch: Batch | None = None
+        self.workers: dict[int, Channel] = dict(workers or {})
+        """Who can compute the bound; empty where only whoever fetches the rows can."""
+        self.makers = list(makers)
 
     @property
     def undiscounted_return(self) -> float:
@@ -92,17 +101,28 @@ class BatchHandle:
         tables = fetch_tables(self._tables)
         lost = [position for position, table in enumerate(tables) if table is None]
         if lost:
-            assert self._recollect is not None
-            logger.warning(
-                "iteration %d: the rows of %d of %d quotas are lost with their node; collecting them again",
-                self.info.iteration,
-                len(lost),
-                len(tables),
-            )
-            again = self._recollect([self.receipts[position].quota for position in lost])
-            for position, table in zip(lost, again, strict=True):
-                self._check_same(self.receipts[position], table)
+            for position, table in zip(lost, self.collect_again(lost), strict=True):
                 tables[position] = table
+        return tables
+
+    def pieces(self) -> list[Piece]:
+        """The quotas and where their rows are, as long as nobody has fetched them."""
+        return [
+            Piece(receipt.quota, table) for receipt, table in zip(self.receipts, self._tables, strict=True)
+        ]
+
+    def collect_again(self, lost: Sequence[int]) -> list[pa.Table]:
+        """Collects the quotas at these positions once more; they have the same bits as before."""
+        assert self._recollect is not None
+        logger.warning(
+            "iteration %d: the rows of %d of %d quotas are lost with their node; collecting them again",
+            self.info.iteration,
+            len(lost),
+            len(self.receipts),
+        )
+        tables = self._recollect([self.receipts[position].quota for position in lost])
+        for position, table in zip(lost, tables, strict=True):
+            self._check_same(self.receipts[position], table)
         return tables
 
     def _check_same(self, receipt: Receipt, table: pa.Table) -> None:

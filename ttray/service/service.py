@@ -19,6 +19,7 @@ import ray
 from ttray.core.batch import BatchInfo
 from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.parts import cut, group
 from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import Policy
@@ -99,6 +100,7 @@ class RolloutService:
         iteration: int = 0,
         gamma: float | None = None,
         dist_inputs: bool = False,
+        in_parts: bool = False,
         on_progress: OnProgress | None = None,
     ) -> BatchHandle:
         """Collects exactly the trajectories that a strategy plans.
@@ -110,6 +112,7 @@ class RolloutService:
             gamma: Discount of the run, or None.
             dist_inputs: Whether to record the policy's outputs, which only off-policy evaluation by another
                 program needs.
+            in_parts: Whether quotas are whole parts, so that workers can compute the bound on what they hold.
             on_progress: Told whenever a quota is done.
 
         Returns:
@@ -128,7 +131,7 @@ class RolloutService:
             gamma=gamma,
             distribution=self.facts.distribution.describe(),
         )
-        return self.collect_work(Work(info, policy, self._num_slots, dist_inputs), on_progress)
+        return self.collect_work(Work(info, policy, self._num_slots, dist_inputs, in_parts), on_progress)
 
     def collect_work(self, work: Work, on_progress: OnProgress | None = None) -> BatchHandle:
         """Collects a batch whose work is made already; see `collect`."""
@@ -198,12 +201,22 @@ class RolloutService:
         self._worker_time_s[stats.num_trajectories] = stats.worker_time_s
         receipts, tables = zip(*tally.in_order(), strict=True)
         self._cpu_types.compare(receipt.cpu_type for receipt in receipts)
-        return BatchHandle(work.info, receipts, tables, stats, **recollect)
+        return BatchHandle(
+            work.info,
+            receipts,
+            tables,
+            stats,
+            workers=self._dispatcher.available() if work.in_parts else {},
+            makers=[tally.makers[quota.index] for quota in tally.quotas],
+            **recollect,
+        )
 
 
 def plan_quotas(work: Work, num_workers: int, settings: DispatchSettings) -> list[Quota]:
     """Splits the plan as the settings say, or so that slots stay busy and the tail is short."""
     lengths = trajectory_lengths(work.info.strategy)
     if settings.quotas_per_env_runner is not None:
-        return split(lengths, num_workers * settings.quotas_per_env_runner)
-    return choose_split(lengths, num_workers, work.num_slots)
+        quotas = split(lengths, num_workers * settings.quotas_per_env_runner)
+    else:
+        quotas = choose_split(lengths, num_workers, work.num_slots)
+    return group(cut(work.info.strategy), len(quotas)) if work.in_parts else quotas

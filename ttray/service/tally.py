@@ -22,6 +22,7 @@ class Tally:
         quotas: What is collected, in the order of the trajectories.
         receipts: Of the quotas that are there, by index.
         tables: Where their rows are, by index.
+        makers: The workers that made them, by index.
         sent_again: Quotas that were lost and sent out again.
         backed_up: Quotas of which a second copy was sent out because the first took long.
     """
@@ -31,6 +32,7 @@ class Tally:
     started: float = field(default_factory=time.perf_counter)
     receipts: dict[int, Receipt] = field(default_factory=dict)
     tables: dict[int, Any] = field(default_factory=dict)
+    makers: dict[int, int] = field(default_factory=dict)
     sent_again: list[Quota] = field(default_factory=list)
     backed_up: list[Quota] = field(default_factory=list)
     num_trajectories: int = 0
@@ -39,12 +41,12 @@ class Tally:
     def __post_init__(self) -> None:
         self._num_planned = sum(quota.num_trajectories for quota in self.quotas)
 
-    def add(self, receipt: Receipt, table: Any) -> bool:
+    def add(self, receipt: Receipt, table: Any, maker: int = 0) -> bool:
         """Takes in an answer; false for a second one to the same quota, which has the same bits."""
         index = receipt.quota.index
         if index in self.receipts:
             return False
-        self.receipts[index], self.tables[index] = receipt, table
+        self.receipts[index], self.tables[index], self.makers[index] = receipt, table, maker
         self.num_trajectories += receipt.quota.num_trajectories
         self.num_env_steps += receipt.num_rows
         return True

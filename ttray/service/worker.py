@@ -12,10 +12,11 @@ import os
 import socket
 import traceback
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
@@ -25,6 +26,7 @@ from ttray.rollout.policies import Policy
 from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import SlotPool
 from ttray.service.receipt import Failure, Receipt
+from ttray.service.shelf import Question, Reply, Shelf
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +43,14 @@ class Work:
         policy: With its weights: a worker has no policy of its own that could be stale.
         num_slots: Slots that a worker may use.
         dist_inputs: Whether to record the policy's outputs.
+        in_parts: Whether quotas are whole parts, so that workers can compute the bound on what they hold.
     """
 
     info: BatchInfo
     policy: Policy
     num_slots: int
     dist_inputs: bool = True
+    in_parts: bool = False
 
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
@@ -62,12 +66,14 @@ class RolloutWorker:
 
     def __init__(self, maker: EnvironmentMaker) -> None:
         self._pool = SlotPool(maker)
+        self._shelf = Shelf()
 
     def collect(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, pa.Table | None]:
         """Collects a quota; an environment that fails is a failure in the answer, not a raise.
 
         After an error the environments are made anew: the next try starts from fresh ones.
         """
+        self._shelf.clear()  # of the batch before, which may be as large
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         try:
             table, stats = collect_quota(
@@ -91,6 +97,10 @@ class RolloutWorker:
         """Collects a quota for somebody elsewhere: two objects, of which only the first is small."""
         answer, table = self.collect(work, quota)
         return answer, None if table is None else to_message(table)
+
+    def answer_parts(self, question: Question, values: NDArray[Any] | None) -> Reply:
+        """Answers a question about parts of a batch, wherever it was collected."""
+        return self._shelf.answer(question, values)
 
     def ping(self) -> int:
         """Answers with the process id."""
