@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from ttray.core.search import LINE_SEARCHES, SearchSettings, maximise
+from ttray.core.line_search import LINE_SEARCHES
+from ttray.core.search import SearchSettings, maximise
 
 
 class Quadratic:
@@ -51,9 +52,43 @@ def test_finds_the_maximum_of_a_quadratic(line_search):
 def test_parabola_is_exact_on_a_one_dimensional_quadratic():
     # The predicted gain of ε = 1 is 1; the true top is at ε = ‖g‖² / (gᵀHg / ‖g‖²) = 9 here.
     objective = Quadratic([3.0], [1.0])
-    result = maximise(objective, zeros(1), SearchSettings(num_offline_iterations=1))
+    result = maximise(objective, zeros(1), SearchSettings(num_offline_iterations=1, line_search="parabola"))
     assert result.step_sizes[0] == pytest.approx(9.0)
     assert result.parameters.item() == pytest.approx(3.0)
+
+
+class Line:
+    """A function of the step size along one line, as an objective of one parameter."""
+
+    def __init__(self, function):
+        self.function, self.sizes = function, []
+
+    def value(self, x):
+        self.sizes.append(float(x))
+        return self.function(float(x))
+
+
+LINES = {
+    "parabola": lambda s: s - s**2 / 18.0,
+    "bends down ever faster": lambda s: s - 0.02 * s**2 - 0.001 * (math.exp(s) - 1.0 - s),
+    "short": lambda s: 0.02 * (1.0 - math.exp(-50.0 * s)) - 0.3 * s**2,
+    "a kink": lambda s: min(s, 2.0) - 0.3 * max(s - 2.0, 0.0),
+    "ends": lambda s: s if s < 3.0 else -math.inf,
+    "sinks from the start": lambda s: 0.001 * math.sin(1000.0 * s) - 2.0 * s,
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("first_size", [0.05, 1.0, 30.0])
+def test_the_cubic_gains_as_much_as_the_parabola(name, first_size):
+    common = {"start_value": 0.0, "gain_tolerance": 1e-4, "max_evaluations": 30}
+    start, direction = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    line, other = Line(LINES[name]), Line(LINES[name])
+    found = LINE_SEARCHES["cubic"](line, start, direction, first_size=first_size, **common)
+    books = LINE_SEARCHES["parabola"](other, start, direction, first_size=1.0, **common)
+    assert found.gain >= (0.75 if name == "a kink" else 0.98) * books.gain - 1e-4
+    assert found.gain == max(0.0, *map(LINES[name], line.sizes))
+    assert found.num_evaluations == len(line.sizes) <= max(len(other.sizes), 12)
 
 
 def test_reported_step_is_the_accepted_one(line_search):
