@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 
 from tests.support import environments
 from tests.support.environments import SEED, mixed_strategy, policy_for, probe
@@ -29,6 +30,21 @@ def resident_bytes():
     """Memory of this process alone: without what it shares with the object store."""
     fields = Path("/proc/self/statm").read_text().split()
     return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+
+
+class TorchMLP(torch.nn.Module):
+    """A policy of the service as a torch module, to be improved."""
+
+    def __init__(self, policy):
+        super().__init__()
+        self.weights = torch.nn.ParameterList(torch.tensor(weight) for weight in policy.weights)
+        self.biases = torch.nn.ParameterList(torch.tensor(bias) for bias in policy.biases)
+
+    def forward(self, obs):
+        *inner, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in inner:
+            obs = torch.tanh(obs @ weight + bias)
+        return obs @ last[0] + last[1]
 
 
 class AnyWorker:
