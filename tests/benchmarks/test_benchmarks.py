@@ -153,12 +153,18 @@ def test_the_parts_of_an_iteration_add_up(local_ray, capsys):
         assert all(found[part][index] >= 0.0 for part in iteration.PARTS)
 
 
-def test_optimisation_compares_with_the_network_and_the_padded_form(capsys):
-    result = optimisation.run(cases=(("supply-chain", 0.95),), rounds=1)
+def test_optimisation_compares_with_the_network_and_the_padded_form(local_ray, capsys):
+    result = optimisation.run(
+        cases=(("supply-chain", 0.95),), thread_rows=(9_000,), worker_rows=(9_000,), sizes=(), rounds=1
+    )
     lines_of(result, capsys)
     assert [finding.quantity for finding in result.findings] == [
         "bound ÷ forward", "grad ÷ fwd + bwd", "padded ÷ bound", "padded ÷ grad",
+        "ms, 1 thread", "1 → 2 threads",
+        "1 → 2 workers", "learner ÷ 2 workers", "bytes, sums", "bytes, gradient",
     ]  # fmt: skip
+    bytes_sent = {finding.quantity: finding.median for finding in result.findings[-2:]}
+    assert bytes_sent["bytes, gradient"] > bytes_sent["bytes, sums"] > 2 * 4 * 3_000  # two copies of weights
 
 
 def test_only_complete_episodes_throw_steps_away():

@@ -153,6 +153,9 @@ class _ReadyWorkers:
     def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         on_answer(self._answers[quota.index])
 
+    def ask(self, question: Any, values: Any, on_answer: Callable[[Any], None]) -> None:
+        """Nobody computes a bound."""
+
     def ping(self, on_answer: Callable[[Any], None]) -> None:
         on_answer(0)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
-from ttray.benchmarks.timing import ratios
+from ttray.benchmarks.timing import duration_s, in_turns, ratios
 from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
 from ttray.runs.run import Run
@@ -30,7 +31,7 @@ PARTS = (
     "rest",
 )
 USEFUL = ("environment", "inference", "optimisation")
-_MIN_USEFUL, _MAX_BESIDE_MS = 0.9, 20.0
+_MIN_USEFUL, _MAX_BESIDE_MS, _MAX_OF_BEFORE = 0.9, 20.0, 0.6
 
 
 def run(num_env_runners: Sequence[int] = (0, 1, 2), rounds: int = 30, warm_up: int = 5) -> Result:
@@ -58,7 +59,26 @@ def run(num_env_runners: Sequence[int] = (0, 1, 2), rounds: int = 30, warm_up: i
             Finding(case, "useful share", ratios(useful, totals), at_least=_MIN_USEFUL),
             Finding(case, "publishing + rest", tuple(beside), at_most=_MAX_BESIDE_MS),
         )
+    report.add(_beside_one_thread(rounds, warm_up))
     return report.result({"ms": series})
+
+
+def _beside_one_thread(rounds: int, warm_up: int) -> Finding:
+    """Whole iterations in one process, with two threads and the cubic, beside one thread and the paper's."""
+    config = Run("dam", num_env_runners=0).config()
+    ways = {
+        "now": config.copy().training(num_learner_threads=2),
+        "before": config.copy().training(num_learner_threads=1, line_search="parabola"),
+    }
+    algorithms = {name: way.build_algo() for name, way in ways.items()}
+    times = in_turns(
+        {name: partial(duration_s, algorithm.train) for name, algorithm in algorithms.items()},
+        warm_up + rounds,
+    )
+    for algorithm in algorithms.values():
+        algorithm.stop()
+    found = ratios(times["now"][warm_up:], times["before"][warm_up:])
+    return Finding("2 threads, cubic", "÷ 1, parabola", found, at_most=_MAX_OF_BEFORE)
 
 
 def _measure(num_env_runners: int, rounds: int, warm_up: int) -> dict[str, list[float]]:

@@ -2,7 +2,7 @@
 
 The network's forward (and forward + backward) pass over the same rows is the limit. The padded formulation
 is what programs pay that keep trajectories in a rectangle `[trajectories, T]`. All in one thread,
-alternating, medians.
+alternating, medians. Then how it grows with threads, env runners and rows (`benchmarks.scaling`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from ray.rllib.core import Columns
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import ttray
+from ttray.benchmarks import scaling
 from ttray.benchmarks.pictures import draw_groups
 from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.benchmarks.timing import in_turns, ratios
-from ttray.core.batch import BatchInfo
-from ttray.core.distributions import ActionDistribution, from_description
-from ttray.core.improvement import BoundObjective
+from ttray.core.batch import Batch, BatchInfo
+from ttray.core.distributions import from_description
+from ttray.core.holders import PartsHere, trained
+from ttray.core.improvement import BoundObjective, ImprovementSettings
+from ttray.core.part_bound import Request
+from ttray.core.parts import cut
 from ttray.core.ragged import RaggedBatch, as_tensors
-from ttray.core.surrogate import Sums, Surrogate, bound
+from ttray.core.surrogate import Sums, bound
 from ttray.core.threads import torch_threads
+from ttray.rllib.learner import forward_train
 from ttray.runs.drawing import plt
 from ttray.runs.presets import PRESETS, Preset
 from ttray.runs.run import Run
@@ -81,11 +85,20 @@ class PaddedBound:
         return bound(sums, delta=self._delta, max_reward=self._reward)
 
 
-def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
-    """Measures every environment.
+def run(
+    cases: Sequence[tuple[str, float]] = CASES,
+    thread_rows: Sequence[int] = scaling.THREAD_ROWS,
+    worker_rows: Sequence[int] = scaling.WORKER_ROWS,
+    sizes: Sequence[int] = scaling.SIZES,
+    rounds: int = 9,
+) -> Result:
+    """Measures every environment, then threads, env runners and large batches.
 
     Args:
         cases: Names of presets, with discounts.
+        thread_rows: Rows of the batches that one and two threads share.
+        worker_rows: Rows of the batches that one and two env runners share.
+        sizes: Rows of batches whose time and memory are compared; none for no comparison.
         rounds: Over which medians are taken.
     """
     title = "The bound and its gradient beside the bare network and the padded formulation"
@@ -96,6 +109,11 @@ def run(cases: Sequence[tuple[str, float]] = CASES, rounds: int = 9) -> Result:
         for name, gamma in cases:
             findings, rates[name] = _measure(PRESETS[name], gamma, rounds)
             report.add(*findings)
+    report.say("a gradient and two evaluations of the bound")
+    scaling.run_threads(report, thread_rows, rounds)
+    scaling.run_workers(report, worker_rows, rounds)
+    if sizes:
+        scaling.run_sizes(report, sizes, min(rounds, 3))
     return report.result({"rows_per_s": rates})
 
 
@@ -106,36 +124,29 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
     strategy = ttray.dcs.truncated(preset.horizon, preset.budget, gamma)
     table = ttray.collect(preset.environment, strategy=strategy, policy=module, gamma=gamma)
     info, batch = BatchInfo.from_table(table), as_tensors(table)
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    parameters = trained(module)
 
-    def forward(obs: Tensor) -> Tensor:
-        outputs: Tensor = module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
-        return outputs
-
-    distribution: ActionDistribution = from_description(info.distribution)
-    with torch.no_grad():
-        behaviour = forward(batch.obs)
-    surrogate = Surrogate(batch, strategy, gamma=gamma)
-    reward = surrogate.max_abs_reward
-    objective = BoundObjective(
-        parameters,
-        lambda: forward(batch.obs),
-        distribution.comparison(behaviour, batch.action),
-        surrogate,
-        delta=preset.delta,
-        max_reward=reward,
-    )
+    forward = partial(forward_train, module)
+    settings = ImprovementSettings(gamma=gamma, delta=preset.delta)
+    holder = PartsHere.whole(settings.spec(module, forward_train, info), Batch(info, table))
+    reward = holder.answer(Request("facts")).max_abs_reward
+    objective = BoundObjective(holder, delta=preset.delta, max_reward=reward)
     padded = PaddedBound(batch, info, forward, gamma=gamma, delta=preset.delta, reward=reward)
     start = parameters_to_vector(parameters).detach()
     # A little beside the behaviour policy: there no ratio is 1.
     moved = start + 1e-3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0))
 
+    # In the same pieces, which are quicker than all rows at once: they stay in the cache.
+    pieces = [batch.trajectories(part).obs for part in cut(strategy)]
+
     def bare_backward() -> None:
-        torch.autograd.grad(forward(batch.obs).sum(), parameters)
+        for piece in pieces:
+            torch.autograd.grad(forward(piece).sum(), parameters)
 
     def bare_forward() -> None:
         with torch.no_grad():
-            forward(batch.obs)
+            for piece in pieces:
+                forward(piece)
 
     def padded_value() -> float:
         vector_to_parameters(moved, parameters)
@@ -148,10 +159,10 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
     vector_to_parameters(moved, parameters)
     functions: dict[str, Callable[[], object]] = {
         "forward": bare_forward,
-        "bound": lambda: objective.value(moved),
+        "bound": lambda: holder.answer(Request("sums", moved)),
         "padded bound": padded_value,
         "forward + backward": bare_backward,
-        "gradient": lambda: objective.gradient(moved),
+        "gradient": lambda: holder.answer(Request("gradient", moved, -0.1)),
         "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
     }
     times = in_turns({name: partial(_least_s, function) for name, function in functions.items()}, rounds)

@@ -191,8 +191,7 @@ class _ChoiceComparison:
 
     def evaluate(self, target: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """log π̄(a|s), log d₂ without its correction, and what their gradient needs."""
-        logits = target.double()
-        logits = logits - logits.amax(-1, keepdim=True)
+        logits = target - target.amax(-1, keepdim=True).double()  # in float64, at one go
         chosen = logits.gather(-1, self.action)
         unnormalised = logits.exp_()
         total = unnormalised.sum(-1, keepdim=True)

@@ -13,7 +13,7 @@ Nothing here knows where the policy's outputs come from.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -80,7 +80,9 @@ class Surrogate:
             )
         self._log_clip = math.inf if importance_weight_clip is None else math.log(importance_weight_clip)
         self._strategy = strategy
-        terms = _terms(type(self), strategy, gamma, _check_baseline(baseline, strategy.horizon).tobytes())
+        terms = _terms(
+            self.penalty_of_product, strategy, gamma, _check_baseline(baseline, strategy.horizon).tobytes()
+        )
 
         starts = batch.offsets[:-1]
         self._lasts = batch.offsets[1:] - 1
@@ -265,10 +267,15 @@ class _Terms:
 
 
 @lru_cache(maxsize=4)
-def _terms(kind: type[Surrogate], strategy: DataCollectionStrategy, gamma: float, baseline: bytes) -> _Terms:
+def _terms(
+    penalty_of_product: Callable[[DataCollectionStrategy, float], NDArray[np.float64]],
+    strategy: DataCollectionStrategy,
+    gamma: float,
+    baseline: bytes,
+) -> _Terms:
     """Once for all parts of a batch, of which there may be thousands."""
     discount_per_sample = _discount_per_sample(strategy, gamma)
-    penalty, expected = kind.penalty_of_product(strategy, gamma), np.frombuffer(baseline).copy()
+    penalty, expected = penalty_of_product(strategy, gamma), np.frombuffer(baseline).copy()
     sums = (penalty, discount_per_sample * expected)
     penalty_up_to, expected_up_to = (np.concatenate(([0.0], np.cumsum(values))) for values in sums)
     arrays = (discount_per_sample, penalty, penalty_up_to, expected, expected_up_to)
@@ -276,8 +283,8 @@ def _terms(kind: type[Surrogate], strategy: DataCollectionStrategy, gamma: float
 
 
 def _discount_per_sample(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
-    discounts: NDArray[np.float64] = gamma ** np.arange(strategy.horizon)
-    return discounts / strategy.samples_per_step
+    discounts = gamma ** np.arange(strategy.horizon)
+    return np.asarray(discounts / strategy.samples_per_step, dtype=np.float64)
 
 
 def _check_baseline(baseline: ArrayLike | None, horizon: int) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
-from torch import Tensor, nn
+from torch import Tensor
 
 from ttray.core.experience import Experience, StepRewards
 from ttray.core.holders import PartsHere
@@ -96,7 +96,7 @@ class WholeBatchLearner(TorchLearner):
         return PartsElsewhere(spec, handle, timeout_s=timeout_s, num_threads=settings.num_threads)
 
 
-def forward_train(module: nn.Module, obs: Tensor) -> Tensor:
+def forward_train(module: Any, obs: Tensor) -> Tensor:
     """Calls an RLModule: observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
     outputs: Tensor = module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
     return outputs
