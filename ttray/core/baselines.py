@@ -100,7 +100,8 @@ class PerStepBaseline:
                 f"the baseline has {self.horizon} steps, the batch was planned for {strategy.horizon}; "
                 "start with PerStepBaseline.empty of the same horizon"
             )
-        rewards = np.bincount(batch.t.numpy(), batch.reward.numpy(), self.horizon)
+        sums = np.bincount(batch.t.numpy(), batch.reward.numpy(), self.horizon)
+        rewards = np.asarray(sums, dtype=np.float64)
         return self.updated_by(rewards, strategy, decay=decay)
 
     def updated_by(
