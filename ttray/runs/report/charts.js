@@ -45,7 +45,11 @@ function draw(figure, { xLabel, yLabel, series, zero = false, diagonal = false }
   const width = 460, height = 300, left = 58, right = 12, top = 10, bottom = 42;
   const xs = series.flatMap((each) => each.x);
   const ys = series.flatMap((each) => each.y); // a band of few seeds may be wide: it is cut at the edge
-  const [xLow, xHigh] = extent(xs);
+  let [xLow, xHigh] = extent(xs);
+  if (series.some((each) => each.kind === "points")) {
+    const room = (xHigh - xLow) * 0.03; // or half of the outermost points would be cut
+    [xLow, xHigh] = [xLow - room, xHigh + room];
+  }
   let [yLow, yHigh] = extent(zero ? [0, ...ys] : ys);
   const margin = (yHigh - yLow) * 0.08;
   [yLow, yHigh] = [zero ? yLow : yLow - margin, yHigh + margin];
