@@ -204,22 +204,29 @@ class _ChoiceComparison:
         log_behaviour = torch.log_softmax(behaviour.double(), -1)
         self.inverse = log_behaviour.exp().clamp_(min=_SMALLEST_PROBABILITY).reciprocal_()
         # What target = behaviour gives, up to rounding 0; subtracting it makes that exact.
-        self.log_prob, self.residue = self.evaluate(behaviour)[:2]
+        self.log_prob, self.residue, _ = self.evaluate(behaviour, has_gradient=False)
 
     def __call__(self, target: Tensor) -> tuple[Tensor, Tensor]:
         """The log-ratios and log-divergences, `[rows]` each, summed over the choices."""
-        log_prob, log_renyi2 = _Differentiable.apply(target, self)
+        if torch.is_grad_enabled() and target.requires_grad:
+            log_prob, log_renyi2 = _Differentiable.apply(target, self)
+        else:
+            log_prob, log_renyi2, _ = self.evaluate(target, has_gradient=False)
         return log_prob - self.log_prob, log_renyi2 - self.residue
 
-    def evaluate(self, target: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """log π̄(a|s), log d₂ without its correction, and what their gradient needs."""
+    def evaluate(self, target: Tensor, *, has_gradient: bool) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """log π̄(a|s), log d₂ without its correction, and what their gradient needs.
+
+        Without a gradient nothing is kept, and everything happens in the memory of the logits.
+        """
         logits = target - target.amax(-1, keepdim=True).double()  # in float64, at one go
         chosen = logits.gather(-1, self.action)
         unnormalised = logits.exp_()
         total = unnormalised.sum(-1, keepdim=True)
         log_total = total.log()
         log_prob = (chosen - log_total).sum((-2, -1))
-        squares = unnormalised.square().mul_(self.inverse)
+        squares = unnormalised.square() if has_gradient else unnormalised.square_()
+        squares.mul_(self.inverse)
         moment = squares.sum(-1, keepdim=True)
         log_renyi2 = (moment.log() - 2.0 * log_total).sum((-2, -1))
         return log_prob, log_renyi2, (unnormalised, total, squares, moment)
@@ -228,7 +235,7 @@ class _ChoiceComparison:
 class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, target: Tensor, comparison: _ChoiceComparison) -> tuple[Tensor, Tensor]:
-        log_prob, log_renyi2, kept = comparison.evaluate(target)
+        log_prob, log_renyi2, kept = comparison.evaluate(target, has_gradient=True)
         ctx.save_for_backward(*kept)
         ctx.action, ctx.dtype = comparison.action, target.dtype
         return log_prob, log_renyi2
