@@ -174,6 +174,7 @@ def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, local
             head,
             *(sys.executable, "jobs/train.py", *arguments),
             *("--env-runners", "2", "--directory", str(tmp_path / "remote")),
+            *("--set", "optimise_on=workers"),
             log=out,
             RAY_ADDRESS=f"{HEAD_IP}:{PORT}",
         )
