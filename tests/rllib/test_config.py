@@ -67,9 +67,17 @@ CASES = {
         lambda: small_config(baseline="mean"),
         "unknown baseline 'mean'; choose one of none, per_step",
     ),
+    "unknown place of the optimisation": (
+        lambda: small_config(optimise_on="cluster"),
+        "optimise_on must be one of auto, learner, workers, found 'cluster'",
+    ),
+    "workers without env runners": (
+        lambda: small_config(optimise_on="workers"),
+        "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; call",
+    ),
     "unknown line search": (
         lambda: small_config(line_search="golden"),
-        "line_search must be one of parabola, binary, found 'golden'",
+        "line_search must be one of cubic, parabola, binary, found 'golden'",
     ),
     "clip of 0": (
         lambda: small_config(importance_weight_clip=0.0),

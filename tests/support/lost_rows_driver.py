@@ -1,6 +1,6 @@
 """The program of `test_elastic` about lost rows: a node that holds finished tables is killed before anybody
-has fetched them. Once the driver asks for them, once an actor on the head to which the handle was sent. Then a node is lost in the middle
-of a search whose bound the workers compute."""
+has fetched them. Once the driver asks for them, once an actor on the head to which the handle was sent. Then
+a node is lost in the middle of a search whose bound the workers compute."""
 
 import ray
 import torch
