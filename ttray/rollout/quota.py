@@ -143,7 +143,9 @@ class _Run:
         self._slot_of = [0] * len(lengths)
         self._start = [0] * len(lengths)
         self._num_rows = [0] * len(lengths)
-        self._last_obs = np.zeros((len(lengths), 0), dtype=np.float32)
+        # Those that have ended, and the observations after their last steps, in the same order.
+        self._ended: list[int] = []
+        self._last_obs: list[NDArray[np.float32]] = []
         self._buffers: dict[str, NDArray[Any]] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
@@ -203,9 +205,7 @@ class _Run:
         for slot in slots:
             self._begin_next(slot)
         self._next_end = int(self._end.min())
-        obs = self._reset(slots)
-        self._last_obs = np.zeros((len(self._lengths), obs.shape[1]), dtype=np.float32)
-        return obs
+        return self._reset(slots)
 
     def _finish(self, step: SlotStep) -> NDArray[np.float32] | None:
         """Ends what ended with the last step, and begins what comes next in those slots."""
@@ -214,11 +214,12 @@ class _Run:
         if step.truncated is not None:
             self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
-        slots = np.flatnonzero(ended).tolist()
+        slots = np.flatnonzero(ended)
         # Before the resets, which may reuse the memory of the observations.
-        self._last_obs[[self._position[slot] for slot in slots]] = step.obs[slots]
-        for slot in slots:
+        self._last_obs.append(step.obs.take(slots, axis=0))
+        for slot in slots.tolist():
             position = self._position[slot]
+            self._ended.append(position)
             self._num_rows[position] = self._now - self._start[position]
             if self._begin_next(slot):
                 to_reset.append(slot)
@@ -293,6 +294,9 @@ class _Run:
         log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
         if not dist_inputs:
             del columns["dist_inputs"]
+        as_they_ended = np.concatenate(self._last_obs)
+        last_obs = np.empty_like(as_they_ended)
+        last_obs[self._ended] = as_they_ended
         return table_of(
             columns
             | {
@@ -300,7 +304,7 @@ class _Run:
                 "length": np.array(self._lengths, dtype=np.int32)[position],
                 "t": t.astype(np.int32),
                 "log_prob": log_prob.numpy(),
-                "last_obs": self._last_obs,
+                "last_obs": last_obs,
             }
         )
 
