@@ -184,15 +184,12 @@ class _Run:
         actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
         acted = time.perf_counter()
         # Before the environment moves on: it may reuse the memory of its observations.
-        self._record("obs", obs)
-        self._record("dist_inputs", inputs)
-        self._record("action", actions)
+        self._record(obs=obs, dist_inputs=inputs, action=actions)
         recorded = time.perf_counter()
         step = self._slots.step(actions, self._running[: self._width])
         self._environment_time_s += time.perf_counter() - recorded
         self._inference_time_s += acted - begun
-        self._record("reward", step.reward)
-        self._record("terminated", step.terminated)
+        self._record(reward=step.reward, terminated=step.terminated)
         self._now += 1
         self._num_slot_steps += self._width
         if self._now < self._next_end and not step.any_ended():
@@ -271,11 +268,13 @@ class _Run:
         stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
         self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
 
-    def _record(self, name: str, value: NDArray[Any]) -> None:
-        if self._now == 0:
-            # Zeros, of which the system makes memory only when it is written to.
-            self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
-        self._buffers[name][self._now, : self._width] = value
+    def _record(self, **values: NDArray[Any]) -> None:
+        now, width = self._now, self._width
+        for name, value in values.items():
+            if now == 0:
+                # Zeros, of which the system makes memory only when it is written to.
+                self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
+            self._buffers[name][now, :width] = value
 
     def _table(self, dist_inputs: bool) -> pa.Table:
         """Gathers the rows of the trajectories one after the other."""
