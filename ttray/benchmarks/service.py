@@ -44,7 +44,7 @@ def run(
         rounds: Of each measurement.
     """
     report = Reporter("service", "Driver's bytes, stragglers, quotas and env runners")
-    report.say(f"two env runners and a reader on another node than the driver; {rounds} rounds")
+    report.say("two env runners and a reader on another node than the driver")
     series: dict[str, Any] = {"traffic": _report_traffic(report, rows, rounds)}
     connect(4)
     report.say(f"four env runners, one of them {_SLOWNESS:g} times slower, or stopped for {stop_s:g} s")

@@ -62,11 +62,11 @@ class Fetched:
 
 
 def measure_traffic(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], Fetched]:
-    """Collects batches of all sizes in another process, some rounds of each, and then fetches the last.
+    """Collects batches of all sizes in another process, and then fetches the largest.
 
     Args:
         sizes: Budgets Λ, ascending.
-        rounds: Of each size.
+        rounds: Of each size but the largest, which is collected once.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_drive, tuple(sizes), rounds).result()
@@ -74,25 +74,27 @@ def measure_traffic(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], F
 
 def _drive(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], Fetched]:
     memory = {"object_store_memory": max(2 * _BYTES_PER_ROW * sizes[-1], _SMALLEST_STORE)}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **memory})
+    head = {"num_cpus": 0, "include_dashboard": False, **memory}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         cluster.add_node(num_cpus=_NUM_ENV_RUNNERS, resources={"reader": 1}, **memory)
         ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
         with RolloutService(_CASE.maker(), num_env_runners=_NUM_ENV_RUNNERS) as service:
-            _iteration(service, _CASE.budget)  # loads code, makes connections
-            service.collect_work(_CASE.work(0)).batch()
+            _, handle = _iteration(service, _CASE.budget)
+            handle.batch()  # by now all code is loaded and all connections are made
+            smaller = [size for size in sizes[:-1] for _ in range(rounds)]
+            found = [_iteration(service, size)[0] for size in smaller]
             idle = _reset_peak()
-            found = [_iteration(service, size) for size in sizes for _ in range(rounds)]
-            handle = service.collect_work(replace(_CASE, budget=sizes[-1]).work(0))
+            largest, handle = _iteration(service, sizes[-1])
             _reset_peak()
             table_bytes = handle.batch().table.nbytes
-            return found, Fetched(table_bytes, _memory("VmHWM") - idle)
+            return [*found, largest], Fetched(table_bytes, _memory("VmHWM") - idle)
     finally:
         ray.shutdown()
         cluster.shutdown()
 
 
-def _iteration(service: RolloutService, size: int) -> Traffic:
+def _iteration(service: RolloutService, size: int) -> tuple[Traffic, BatchHandle]:
     """Collects a batch and has it read on the other node."""
     received, resident = _received_bytes(), _reset_peak()
     handle = service.collect_work(replace(_CASE, budget=size).work(iteration=0))
@@ -101,13 +103,14 @@ def _iteration(service: RolloutService, size: int) -> Traffic:
     after = _received_bytes()
     here = ray.get_runtime_context().get_node_id()
     tables = ray.experimental.get_object_locations(handle._tables).values()
-    return Traffic(
+    traffic = Traffic(
         num_rows=num_rows,
         received_bytes=sum(number - received.get(inode, 0) for inode, number in after.items()),
         receipt_bytes=sum(len(ray.cloudpickle.dumps(receipt)) for receipt in handle.receipts),
         rows_bytes=sum(table["object_size"] for table in tables if here in table["node_ids"]),
         peak_bytes=_memory("VmHWM") - resident,
     )
+    return traffic, handle
 
 
 def _read(handle: BatchHandle) -> int:
