@@ -18,7 +18,7 @@ from tests.runs.test_training import final_weights, train_here
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
-PAUSE_S = 20.0  # between changes of the cluster; it is the same with 20
+PAUSE_S = 4.0  # between changes of the cluster; it is the same with 20
 ENVIRON = {
     # Ray clusters authenticate; this one has a token of its own.
     "RAY_AUTH_MODE": "token",
