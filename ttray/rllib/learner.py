@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ttray.core.experience import Experience
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.rllib.torch_policy import observation_structure
 from ttray.service.handle import BatchHandle
 
 
@@ -68,8 +69,12 @@ class WholeBatchLearner(TorchLearner):
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
 
+        structure = observation_structure(module)
+        # As the policy that sampled: dropout or means over a batch would be no function of a state.
+        module.eval()
+
         def forward(obs: Tensor) -> Tensor:
-            return module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
+            return module._forward_train({Columns.OBS: structure(obs)})[Columns.ACTION_DIST_INPUTS]
 
         try:
             batch = training_data.handle.batch()

@@ -29,6 +29,8 @@ from ttray.rollout.environment import distribution_of
 class PolicyModule(TorchRLModule):
     """A stateless policy; `model_config` holds `hidden_sizes` and `seed`."""
 
+    takes_flat_observations = True
+
     def setup(self) -> None:
         """Builds the layers and copies the initial weights into them."""
         distribution = distribution_of(self.action_space, "the environment")
