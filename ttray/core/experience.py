@@ -12,6 +12,7 @@ from typing import Any
 
 from ttray.core.baselines import PerStepBaseline
 from ttray.core.batch import Batch
+from ttray.core.moments import Moments
 from ttray.core.planning import Observed
 
 DECAY = 0.5
@@ -25,10 +26,12 @@ class Experience:
     Attributes:
         baseline: The mean rewards.
         observed: The variances; None before the first batch.
+        moments: Of the observations; None before the first batch.
     """
 
     baseline: PerStepBaseline
     observed: Observed | None = None
+    moments: Moments | None = None
 
     @classmethod
     def empty(cls, horizon: int) -> Experience:
@@ -39,12 +42,16 @@ class Experience:
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Experience:
         """Restores what `to_arrays` returned, bit by bit."""
         observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
-        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed)
+        moments = Moments.from_arrays(arrays["moments"]) if "moments" in arrays else None
+        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed, moments)
 
     def to_arrays(self) -> dict[str, Any]:
         """Everything, for a checkpoint."""
         arrays: dict[str, Any] = {"baseline": self.baseline.to_arrays()}
-        return arrays if self.observed is None else arrays | {"observed": self.observed.to_arrays()}
+        for name, value in (("observed", self.observed), ("moments", self.moments)):
+            if value is not None:
+                arrays[name] = value.to_arrays()
+        return arrays
 
     def is_of(self, horizon: int, gamma: float) -> bool:
         """Whether it can be used for batches of this horizon and discount."""
@@ -63,4 +70,6 @@ class Experience:
         return Experience(
             self.baseline.updated(rows, strategy, decay=DECAY),
             observed.updated(rows, strategy, decay=DECAY),
+            # All batches alike: what a policy sees may change slowly only.
+            (self.moments or Moments.empty(rows.obs.shape[1])).updated(rows.obs.numpy()),
         )

@@ -16,7 +16,10 @@ from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
 from ttray.core.search import SearchSettings
+from ttray.rllib import inherited
+from ttray.rllib.catalog_module import CatalogModule, check_model_config
 from ttray.rllib.env_runner import QuotaEnvRunner
+from ttray.rllib.filtered_module import FilteredModule, check_filter
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
@@ -162,7 +165,8 @@ class TTPOISConfig(AlgorithmConfig):
             env_runner_wait_s: How long to go on without any runner alive.
             label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
             backup_quotas: Whether idle runners get copies of quotas that have been out for long.
-            **kwargs: Arguments of `AlgorithmConfig.env_runners`.
+            **kwargs: Arguments of `AlgorithmConfig.env_runners`. `observation_filter="mean_std"` normalises
+                what the policy sees by the observations of the batches before.
         """
         super().env_runners(**kwargs)
         if "num_env_runners" in kwargs:
@@ -205,47 +209,35 @@ class TTPOISConfig(AlgorithmConfig):
         self.improvement_settings()
         self.data_collection_strategy()
         self.dispatch_settings()
-        if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
-            raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
-        for size in self.hidden_sizes:
-            check_count("a number in hidden_sizes", size)
+        self._check_model()
+        check_filter(self.observation_filter)
         if self.seed is not None:
             check_count("seed", self.seed, minimum=0)
         self._refuse_unsupported()
 
+    def _check_model(self) -> None:
+        if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
+            raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
+        for size in self.hidden_sizes:
+            check_count("a number in hidden_sizes", size)
+        if self._rl_module_spec is None and self.model_config:
+            check_model_config(self.model_config)
+            if tuple(self.hidden_sizes) != DEFAULT_HIDDEN_SIZES:
+                raise ValueError(
+                    f"hidden_sizes={tuple(self.hidden_sizes)} is for the paper's network, model_config for "
+                    "RLlib's default models; leave one of them out"
+                )
+
     def _refuse_unsupported(self) -> None:
-        if self.is_multi_agent:
-            raise ValueError("multi-agent environments are not supported; train one policy per algorithm")
         if self.num_learners > 1:
             raise ValueError(
                 f"the bound is of the whole batch: num_learners must be 0 or 1, found {self.num_learners}"
             )
-        for name, connector in (
-            ("env_to_module_connector", self._env_to_module_connector),
-            ("module_to_env_connector", self._module_to_env_connector),
-        ):
-            if connector is not None:
-                raise ValueError(
-                    f"{name} is not supported: rollouts do not run connectors. Wrap the environment "
-                    "(gymnasium.Wrapper) to change observations or actions"
-                )
-        if not self.create_local_env_runner:
-            raise ValueError("create_local_env_runner must be True: the driver keeps the policy there")
-        if self.normalize_actions:
-            raise ValueError("normalize_actions must be False: the density is that of the raw action")
         if not issubclass(self.env_runner_cls, QuotaEnvRunner):
             raise ValueError(
                 f"env_runner_cls must be a subclass of QuotaEnvRunner, found {self.env_runner_cls.__name__}"
             )
-        if self.evaluation_interval and self.evaluation_duration_unit != "episodes":
-            raise ValueError(
-                "evaluation_duration_unit must be 'episodes' (an exact number of them is evaluated), found "
-                f"{self.evaluation_duration_unit!r}"
-            )
-        if self.evaluation_parallel_to_training:
-            raise ValueError(
-                "evaluation_parallel_to_training is not supported: evaluation uses the training runners"
-            )
+        inherited.refuse(self)
 
     def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
         """The plan of an iteration.
@@ -277,8 +269,16 @@ class TTPOISConfig(AlgorithmConfig):
     def _settings(self, kind: type[_Settings]) -> _Settings:
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
 
+    @property
+    def rl_module_spec(self) -> RLModuleSpec:
+        """Of the module, behind its filter if there is one."""
+        spec = super().rl_module_spec
+        return spec if self.observation_filter == "NoFilter" else FilteredModule.around(spec)
+
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """The paper's network."""
+        """The paper's network, or RLlib's default model where `rl_module(model_config=...)` says which."""
+        if self.model_config:
+            return RLModuleSpec(module_class=CatalogModule, model_config=self.model_config)
         return RLModuleSpec(
             module_class=PolicyModule,
             model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": self.seed or 0},

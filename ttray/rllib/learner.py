@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ttray.core.experience import Experience
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.torch_policy import observation_structure
 from ttray.service.handle import BatchHandle
 
@@ -80,7 +81,10 @@ class WholeBatchLearner(TorchLearner):
             batch = training_data.handle.batch()
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
             metrics = improve(module, forward, batch, settings, baseline=baseline)
-            metrics["experience"] = experience.after(batch, settings.gamma)
+            metrics["experience"] = after = experience.after(batch, settings.gamma)
+            if isinstance(module, FilteredModule):
+                assert after.moments is not None
+                module.set_filter(after.moments)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1

@@ -50,7 +50,7 @@ class PolicyModule(TorchRLModule):
                 layer.weight.copy_(torch.from_numpy(weight.T))
                 layer.bias.copy_(torch.from_numpy(bias))
         self.log_std = None if network.log_std is None else nn.Parameter(torch.from_numpy(network.log_std))
-        self.action_dist_cls = _rllib_distribution(distribution)
+        self.action_dist_cls = rllib_distribution(distribution)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         hidden = batch[Columns.OBS].float().flatten(start_dim=1)
@@ -72,7 +72,7 @@ class PolicyModule(TorchRLModule):
         )
 
 
-def _rllib_distribution(distribution: Any) -> type[TorchDistribution]:
+def rllib_distribution(distribution: Any) -> type[TorchDistribution]:
     """RLlib's class for the same distribution: what `sample()` and other users of the module need."""
     if isinstance(distribution, Categorical):
         return TorchCategorical

@@ -11,6 +11,7 @@ from ray.rllib.core import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import Tensor
 
+from ttray.rllib.filtered_module import FilteredModule, FilteredPolicy
 from ttray.rllib.torch_policy import TorchPolicy, observation_structure
 from ttray.rollout.environment import EnvironmentFacts
 from ttray.rollout.policies import Policy, fresh_policy
@@ -36,6 +37,9 @@ def policy_from(source: PolicySource, facts: EnvironmentFacts, *, seed: int) -> 
 
 def policy_of_module(module: RLModule) -> Policy:
     """The quickest form of a module: its own NumPy form where it has one."""
+    if isinstance(module, FilteredModule):
+        mean, scale = module.mean.cpu().numpy().copy(), module.scale.cpu().numpy().copy()
+        return FilteredPolicy(policy_of_module(module.inner), mean, scale)
     to_policy = getattr(module, "to_policy", None)
     return TorchPolicy(module) if to_policy is None else to_policy()
 

@@ -7,6 +7,7 @@ How environments are run is not known here.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from gymnasium.envs.registration import (
     load_env_creator,
     parse_env_id,
 )
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, flatdim
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, flatdim
 
 from ttray.core.distributions import (
     ActionDistribution,
@@ -29,6 +30,8 @@ from ttray.core.distributions import (
     MultiCategorical,
 )
 from ttray.envs.batched import BatchedEnv
+
+_DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
 
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
@@ -67,7 +70,8 @@ class EnvironmentMaker:
     Attributes:
         name: For messages and metadata.
         source: An entry of gymnasium's registry, an `Env` class, or a function that returns an `Env`.
-        config: Keyword arguments of the environment.
+        config: Arguments of the environment: of a class or function by keyword, or as the one dictionary that
+            RLlib's convention has.
     """
 
     name: str
@@ -87,6 +91,8 @@ class EnvironmentMaker:
         if isinstance(self.source, EnvSpec):
             # The checker's wrapper costs as much as a small environment; rollouts check what they get.
             return gymnasium.make(self.source, disable_env_checker=True, **self.config)
+        if _takes_dictionary(self.source, self.config):
+            return self.source(self.config)
         return self.source(**self.config)
 
     def make_batch(self, num_slots: int) -> BatchedEnv | None:
@@ -138,6 +144,24 @@ def _registered(env_id: str) -> EnvSpec:
         ) from problem
 
 
+def _takes_dictionary(source: Callable[..., Any], config: dict[str, Any]) -> bool:
+    """Whether a class or function has RLlib's convention: all arguments in one dictionary, its first one.
+
+    So it is if it has a parameter without a default that the arguments do not name, or if its first one has
+    a name that RLlib's users give to such a dictionary.
+    """
+    try:
+        parameters = list(inspect.signature(source).parameters.values())
+    except ValueError:  # of some built-in callables
+        return False
+    if not parameters or parameters[0].name in config:
+        return False
+    first = parameters[0]
+    if first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        return False
+    return first.default is first.empty or first.name in _DICTIONARIES
+
+
 def _obs_size(space: gymnasium.Space, name: str) -> int:
     try:
         size = flatdim(space)
@@ -157,9 +181,11 @@ def distribution_of(space: gymnasium.Space, name: str) -> ActionDistribution:
         return Categorical(int(space.n))
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
         return MultiCategorical(tuple(int(n) for n in space.nvec))
+    if isinstance(space, MultiBinary):
+        return MultiCategorical((2,) * flatdim(space))
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating) and flatdim(space) > 0:
         return DiagonalGaussian(flatdim(space))
     raise ValueError(
-        f"{name} has the action space {space}; supported are Discrete, MultiDiscrete (one axis) and "
-        "Box (of floats). Wrap the environment so that its actions are one of these"
+        f"{name} has the action space {space}; supported are Discrete, MultiDiscrete (one axis), "
+        "MultiBinary and Box (of floats). Wrap the environment so that its actions are one of these"
     )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, flatdim, flatten
+from gymnasium.spaces import Box, Discrete, MultiBinary, flatdim, flatten
 from numpy.typing import NDArray
 
 from ttray.envs.batched import BatchedEnv
@@ -178,6 +178,8 @@ def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[
         low, high = space.low.reshape(-1), space.high.reshape(-1)
         shape, dtype = space.shape, space.dtype
         return lambda actions: np.clip(actions, low, high).astype(dtype).reshape(-1, *shape)
+    if isinstance(space, MultiBinary):
+        return lambda actions: actions.astype(space.dtype).reshape(-1, *space.shape)
     start = np.asarray(space.start, dtype=np.int64)
     if not start.any():
         return lambda actions: actions
