@@ -7,8 +7,11 @@ has to remember for both; it is part of checkpoints, so that a resumed run goes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ttray.core.baselines import PerStepBaseline
 from ttray.core.batch import Batch
@@ -26,7 +29,7 @@ class Experience:
     Attributes:
         baseline: The mean rewards.
         observed: The variances; None before the first batch.
-        moments: Of the observations; None before the first batch.
+        moments: Of the observations, all batches alike; None unless somebody asked for them.
     """
 
     baseline: PerStepBaseline
@@ -70,6 +73,10 @@ class Experience:
         return Experience(
             self.baseline.updated(rows, strategy, decay=DECAY),
             observed.updated(rows, strategy, decay=DECAY),
-            # All batches alike: what a policy sees may change slowly only.
-            (self.moments or Moments.empty(rows.obs.shape[1])).updated(rows.obs.numpy()),
+            self.moments,
         )
+
+    def having_seen(self, obs: NDArray[np.float32]) -> Experience:
+        """The same with the moments of the batch's observations, `[rows, obs_size]`, for who needs them."""
+        moments = self.moments or Moments.empty(obs.shape[1])
+        return replace(self, moments=moments.updated(obs))

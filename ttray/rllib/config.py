@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import planning
@@ -269,10 +270,17 @@ class TTPOISConfig(AlgorithmConfig):
     def _settings(self, kind: type[_Settings]) -> _Settings:
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
 
-    @property
-    def rl_module_spec(self) -> RLModuleSpec:
-        """Of the module, behind its filter if there is one."""
-        spec = super().rl_module_spec
+    def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> RLModuleSpec:
+        """Of the module, behind its filter if there is one; see `AlgorithmConfig.get_rl_module_spec`."""
+        return self._filtered(super().get_rl_module_spec(*args, **kwargs))
+
+    def get_multi_rl_module_spec(self, *args: Any, **kwargs: Any) -> MultiRLModuleSpec:
+        """The same, as learners ask for it."""
+        spec = super().get_multi_rl_module_spec(*args, **kwargs)
+        spec.rl_module_specs = {name: self._filtered(each) for name, each in spec.rl_module_specs.items()}
+        return spec
+
+    def _filtered(self, spec: RLModuleSpec) -> RLModuleSpec:
         return spec if self.observation_filter == "NoFilter" else FilteredModule.around(spec)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:

@@ -41,13 +41,21 @@ class FilteredModule(TorchRLModule):
     @staticmethod
     def around(spec: RLModuleSpec) -> RLModuleSpec:
         """The specification of a module behind a filter."""
-        return RLModuleSpec(module_class=FilteredModule, model_config={"filtered": spec})
+        if spec.module_class is FilteredModule:
+            return spec
+        return RLModuleSpec(
+            module_class=FilteredModule,
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            inference_only=spec.inference_only,
+            model_config={"filtered": spec},
+        )
 
     def setup(self) -> None:
         """Builds the other module and a filter that does nothing yet."""
         size = _filtered_size(self.observation_space)
         spec: RLModuleSpec = self.model_config["filtered"]
-        self.inner = RLModuleSpec(
+        self.inner: Any = RLModuleSpec(
             module_class=spec.module_class,
             observation_space=self.observation_space,
             action_space=self.action_space,
@@ -65,10 +73,21 @@ class FilteredModule(TorchRLModule):
         return bool(self.inner.is_stateful())
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.inner._forward(self._normalised(batch), **kwargs)
+
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.inner._forward_inference(self._normalised(batch), **kwargs)
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.inner._forward_exploration(self._normalised(batch), **kwargs)
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.inner._forward_train(self._normalised(batch), **kwargs)
+
+    def _normalised(self, batch: dict[str, Any]) -> dict[str, Any]:
         # Flat rows, or RLlib's in the shape of their space.
-        normalised = (batch[Columns.OBS].flatten(start_dim=1).float() - self.mean) * self.scale
-        found: dict[str, Any] = self.inner._forward({Columns.OBS: self._structure(normalised)}, **kwargs)
-        return found
+        rows = batch[Columns.OBS].flatten(start_dim=1).float()
+        return {Columns.OBS: self._structure((rows - self.mean) * self.scale)}
 
     def set_filter(self, moments: Moments) -> None:
         """Makes the filter that of all batches so far, from the next batch on."""
@@ -80,8 +99,8 @@ def _filtered_size(space: gymnasium.Space) -> int:
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         return int(np.prod(space.shape))
     raise ValueError(
-        f"observation_filter='mean_std' needs observations in a Box of floats, found {space}; leave it out, or "
-        "wrap the environment"
+        f"observation_filter='mean_std' needs observations in a Box of floats, found {space}; leave it out, "
+        "or wrap the environment"
     )
 
 

@@ -81,10 +81,12 @@ class WholeBatchLearner(TorchLearner):
             batch = training_data.handle.batch()
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
             metrics = improve(module, forward, batch, settings, baseline=baseline)
-            metrics["experience"] = after = experience.after(batch, settings.gamma)
-            if isinstance(module, FilteredModule):
+            after = experience.after(batch, settings.gamma)
+            if isinstance(module, FilteredModule):  # from the next batch on
+                after = after.having_seen(batch.tensors.obs.numpy())
                 assert after.moments is not None
                 module.set_filter(after.moments)
+            metrics["experience"] = after
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
         self._weights_seq_no += 1
