@@ -30,6 +30,8 @@ ACTION_SPACES = {
     "multi": spaces.MultiDiscrete([3, 2, 4]),
     "box": spaces.Box(-0.5, 0.5, (9,), np.float32),
     "matrix": spaces.Box(-0.5, 0.5, (2, 2), np.float64),
+    "binary": spaces.MultiBinary(4),
+    "binary matrix": spaces.MultiBinary([2, 3]),
 }
 OBSERVATION_SPACES = {
     "box": spaces.Box(-np.inf, np.inf, (3,), np.float32),

@@ -151,6 +151,7 @@ class TTPOISConfig(AlgorithmConfig):
         max_quota_attempts: int = NotProvided,
         env_runner_wait_s: float = NotProvided,
         backup_quotas: bool = NotProvided,
+        determinism_check: str = NotProvided,
         label_selector: dict[str, str] | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
@@ -166,6 +167,8 @@ class TTPOISConfig(AlgorithmConfig):
             env_runner_wait_s: How long to go on without any runner alive.
             label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
             backup_quotas: Whether idle runners get copies of quotas that have been out for long.
+            determinism_check: "error" or "warn" if a trajectory of the first batch has other bits when it is
+                collected twice; "off" does not try.
             **kwargs: Arguments of `AlgorithmConfig.env_runners`. `observation_filter="mean_std"` normalises
                 what the policy sees by the observations of the batches before.
         """
@@ -178,6 +181,7 @@ class TTPOISConfig(AlgorithmConfig):
             max_quota_attempts=max_quota_attempts,
             env_runner_wait_s=env_runner_wait_s,
             backup_quotas=backup_quotas,
+            determinism_check=determinism_check,
             label_selector=label_selector,
         )
 

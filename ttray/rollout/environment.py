@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,14 @@ from ttray.core.distributions import (
 )
 from ttray.envs.batched import BatchedEnv
 
+logger = logging.getLogger(__name__)
+
 _DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
+
+_RUNNING_STATE = {
+    "NormalizeObservation": 'Use config.env_runners(observation_filter="mean_std") in its place',
+    "NormalizeReward": "Leave it out: the bound does not depend on the scale of rewards",
+}
 
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
@@ -117,6 +125,7 @@ class EnvironmentMaker:
                     f"{self.name} made a {type(environment).__name__}, not a gymnasium.Env; "
                     "multi-agent and vector environments are not supported"
                 )
+            _warn_of_running_state(environment, self.name)
             spec = environment.spec
             return EnvironmentFacts(
                 name=self.name,
@@ -142,6 +151,21 @@ def _registered(env_id: str) -> EnvSpec:
         raise ValueError(
             f"no environment {env_id!r}: {problem} Register it, or write module:id for the module that does"
         ) from problem
+
+
+def _warn_of_running_state(environment: gymnasium.Env, name: str) -> None:
+    """Says what to use instead of wrappers whose numbers change with every episode that they saw."""
+    while isinstance(environment, gymnasium.Wrapper):
+        wrapper = type(environment).__name__
+        if wrapper in _RUNNING_STATE:
+            logger.warning(
+                "%s is wrapped in %s, which changes from episode to episode, in every slot by itself: the "
+                "same bits are lost, and what is recorded means something else at every step. %s",
+                name,
+                wrapper,
+                _RUNNING_STATE[wrapper],
+            )
+        environment = environment.env
 
 
 def _takes_dictionary(source: Callable[..., Any], config: dict[str, Any]) -> bool:
