@@ -66,11 +66,10 @@ def collect(source, check="error", strategy=STRATEGY):
 
 @pytest.mark.parametrize("source", GUILTY, ids=lambda source: source.__name__)
 def test_an_environment_that_is_no_function_of_its_seed_is_an_error(source):
-    with pytest.raises(
-        DeterminismError, match="ignores its seed.*numpy.random.*NormalizeObservation"
-    ) as error:
+    with pytest.raises(DeterminismError) as error:
         collect(source)
-    assert source.__name__ in str(error.value)
+    for words in (source.__name__, "ignores its seed", "numpy.random", "NormalizeObservation"):
+        assert words in str(error.value)
 
 
 @pytest.mark.parametrize("source", INNOCENT, ids=str)

@@ -13,6 +13,7 @@ from ttray.benchmarks import (
     envs,
     growth,
     iteration,
+    models,
     optimisation,
     sampling,
     startup,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "sampling": Benchmark(
         sampling.run, sampling.draw, "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"
     ),
+    "models": Benchmark(models.run, models.draw, "models of one's own, steps/s beside RLlib"),
     "startup": Benchmark(startup.run, draw_against_targets, "seconds until a command has answered"),
     "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
     "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),

@@ -65,7 +65,8 @@ class TorchPolicy:
         with torch.inference_mode(), torch_threads(1):
             if not self._widths:
                 self._widths = proved_widths(self._module)
-                self._rows = torch.zeros(_MOST, obs.shape[1])  # in aligned memory, which an array need not be
+                # In aligned memory, which an array need not be.
+                self._rows = torch.zeros(_MOST, obs.shape[1], dtype=torch.from_numpy(obs[:0]).dtype)
             rows, largest = torch.from_numpy(obs), self._widths[-1]
             if len(rows) <= largest:
                 return self._call(rows).numpy()
