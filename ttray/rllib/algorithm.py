@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from ray import cloudpickle
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -53,7 +54,7 @@ class TTPOIS(Algorithm):
 
     def setup(self, config: Any) -> None:
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
-        maker = maker_from_config(self.config)
+        self._maker = maker = maker_from_config(self.config)
         maker.facts().check_horizon(self.config.horizon)
         warn_of_ignored(self.config)
         self._experience = Experience.empty(self.config.horizon)
@@ -221,6 +222,8 @@ class TTPOIS(Algorithm):
                 "run_seed": self._run_seed,
                 "num_batches": self._num_batches,
                 "experience": self._experience.to_arrays(),
+                # For who has the checkpoint alone; closed, because restoring a run does not need it.
+                "environment": cloudpickle.dumps(self._maker),
             }
         return state
 

@@ -87,8 +87,12 @@ class EnvironmentMaker:
     config: dict[str, Any]
 
     @classmethod
-    def of(cls, source: EnvSource, config: dict[str, Any] | None = None) -> EnvironmentMaker:
-        """Names the maker after its source."""
+    def of(
+        cls, source: EnvSource | EnvironmentMaker, config: dict[str, Any] | None = None
+    ) -> EnvironmentMaker:
+        """Names the maker after its source; one that is a maker already stays as it is."""
+        if isinstance(source, EnvironmentMaker):
+            return source
         if isinstance(source, str):
             # The registry's entry travels instead of its id: nobody may have registered it elsewhere.
             return cls(source, _registered(source), config or {})

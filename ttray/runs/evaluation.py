@@ -88,20 +88,19 @@ def evaluate(
         gamma=gamma,
     )
     table = collect(
-        trained.environment,
+        trained.maker,
         strategy=planned,
         policy=checkpoint,
         num_env_runners=num_env_runners,
         seed=seed,
         iteration=FIRST_EVALUATION_ITERATION,
         gamma=gamma,
-        env_config=trained.env_config,
         on_progress=on_progress,
     )
     found = on_policy(as_tensors(table), planned, gamma=gamma, delta=delta, reward_range=reward_range)
     return Evaluation(
         **asdict(found),
-        environment=str(trained.environment),
+        environment=trained.maker.name,
         gamma=gamma,
         delta=delta,
         horizon=planned.horizon,
