@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ttray.rllib.module import rllib_distribution
 from ttray.rollout.environment import distribution_of
+from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.rollout.spaces import action_space_of, flat_observation_space
 
 
@@ -47,8 +48,18 @@ class CatalogModule(TorchRLModule):
         return {Columns.ACTION_DIST_INPUTS: self.policy_head(encoded[ENCODER_OUT])}
 
 
-def check_model_config(model_config: dict[str, Any]) -> None:
-    """Raises ValueError for what is no setting of RLlib's default models, or none of a policy of states."""
+def check_model_config(model_config: dict[str, Any], hidden_sizes: tuple[int, ...]) -> None:
+    """Raises ValueError for what is no setting of RLlib's default models, or none of a policy of states.
+
+    Args:
+        model_config: Fields of `DefaultModelConfig`.
+        hidden_sizes: Of the paper's network, which is not built beside them.
+    """
+    if hidden_sizes != DEFAULT_HIDDEN_SIZES:
+        raise ValueError(
+            f"hidden_sizes={hidden_sizes} is for the paper's network, model_config for RLlib's default "
+            "models; leave one of them out"
+        )
     known = {field.name for field in dataclasses.fields(DefaultModelConfig)}
     if unknown := sorted(set(model_config) - known):
         raise ValueError(

@@ -218,7 +218,7 @@ class TTPOISConfig(AlgorithmConfig):
         check_filter(self.observation_filter)
         if self.seed is not None:
             check_count("seed", self.seed, minimum=0)
-        self._refuse_unsupported()
+        inherited.refuse(self)
 
     def _check_model(self) -> None:
         if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
@@ -226,23 +226,7 @@ class TTPOISConfig(AlgorithmConfig):
         for size in self.hidden_sizes:
             check_count("a number in hidden_sizes", size)
         if self._rl_module_spec is None and self.model_config:
-            check_model_config(self.model_config)
-            if tuple(self.hidden_sizes) != DEFAULT_HIDDEN_SIZES:
-                raise ValueError(
-                    f"hidden_sizes={tuple(self.hidden_sizes)} is for the paper's network, model_config for "
-                    "RLlib's default models; leave one of them out"
-                )
-
-    def _refuse_unsupported(self) -> None:
-        if self.num_learners > 1:
-            raise ValueError(
-                f"the bound is of the whole batch: num_learners must be 0 or 1, found {self.num_learners}"
-            )
-        if not issubclass(self.env_runner_cls, QuotaEnvRunner):
-            raise ValueError(
-                f"env_runner_cls must be a subclass of QuotaEnvRunner, found {self.env_runner_cls.__name__}"
-            )
-        inherited.refuse(self)
+            check_model_config(self.model_config, tuple(self.hidden_sizes))
 
     def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
         """The plan of an iteration.

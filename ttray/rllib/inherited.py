@@ -13,6 +13,8 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from ttray.rllib.env_runner import QuotaEnvRunner
+
 logger = logging.getLogger(__name__)
 
 _CALLBACKS = (
@@ -144,6 +146,14 @@ def _is_same(value: Any, default: Any) -> bool:
 
 def refuse(config: AlgorithmConfig) -> None:
     """Raises ValueError for settings that ask for what cannot be had, with the way out."""
+    if config.num_learners > 1:
+        raise ValueError(
+            f"the bound is of the whole batch: num_learners must be 0 or 1, found {config.num_learners}"
+        )
+    if not issubclass(config.env_runner_cls, QuotaEnvRunner):
+        raise ValueError(
+            f"env_runner_cls must be a subclass of QuotaEnvRunner, found {config.env_runner_cls.__name__}"
+        )
     for name, value in changed_settings(config).items():
         if name in REFUSED and not (name == "explore" and config.in_evaluation):
             raise ValueError(f"{name.strip('_')} {REFUSED[name]}; found {_short(value)}")
