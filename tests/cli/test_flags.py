@@ -80,6 +80,10 @@ TRAIN = {
     "--seed": ("7", lambda r, d: r.seed == 7),
     "--iterations": ("5", lambda r, d: r.num_iterations == 5),
     "--env-runners": ("3", lambda r, d: r.num_env_runners == 3),
+    "--label": (
+        "cpu=m6i --label zone=a",
+        lambda r, d: r.config().label_selector == {"cpu": "m6i", "zone": "a"},
+    ),
     "--checkpoint-every": ("4", lambda r, d: r.checkpoint_every == 4),
     "--env": ("CartPole-v1 --horizon 90 --budget 900", lambda r, d: r.config().env == "CartPole-v1"),
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
@@ -91,6 +95,10 @@ TRAIN = {
         lambda r, d: r.config().improvement_settings().importance_weights == "per_decision",
     ),
     "--baseline": ("per_step", lambda r, d: r.config().improvement_settings().baseline == "per_step"),
+    "--set": (
+        "gain_tolerance=0.5",
+        lambda r, d: r.config().improvement_settings().search.gain_tolerance == 0.5,
+    ),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
 }
 
@@ -99,7 +107,7 @@ TRAIN = {
 def spied_training(monkeypatch):
     spy, connection = Spy([ROW | {"iteration": 1}]), Spy()
 
-    def pretend(run, directory, on_iteration):
+    def pretend(run, directory, on_iteration, trackers):
         on_iteration(ROW | {"iteration": 1})
         return spy(run, directory)
 
@@ -115,6 +123,39 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_a_file_of_settings_gives_way_to_the_command_line(call, spied_training):
+    Path("run.toml").write_text(
+        'preset = "reacher"\ngamma = 0.5\nseed = 3\nhidden_sizes = [8]\nmin_max_reward = "none"\n'
+    )
+    assert call("train", "--config", "run.toml", "--seed", "4", "--set", "hidden_sizes=[9, 9]").code == 0
+    run, _ = spied_training.arguments
+    assert (run.preset, run.gamma, run.seed) == ("reacher", 0.5, 4)
+    assert (run.hidden_sizes, run.min_max_reward) == ((9, 9), None)
+    assert call("train", "--config", "missing.toml").code == 2
+
+
+def test_the_settings_that_hold_are_told_at_the_start(call, spied_training):
+    text = call("train", "--preset", "dam").out
+    for word in ("ttray/Dam-v0", "budget 8640", "hidden_sizes [64, 32]", "runs/dam-TTPOIS-0.95-0"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_tracker_that_is_not_there_is_named_before_anything_starts(call, spied_training):
+    done = call("train", "--track", "mlflow")
+    assert (done.code, spied_training.arguments) == (2, None)
+    assert "pip install mlflow" in done.err
+    assert "wandb, mlflow" in call("train", "--track", "paper").err
+
+
+def test_a_report_is_written_where_it_is_said(call, trained):
+    assert json.loads(call("report", trained, "--html", "page.html", "--json").out)["page"] == "page.html"
+    assert "<svg" not in Path("page.html").read_text()  # drawn by whoever opens it
+    assert "SupplyChain" in Path("page.html").read_text()
+    assert "report.html" in call("report").out
+    assert "no run.json" in call("report", ".").err
 
 
 def test_the_words_of_options_are_those_that_there_are():
@@ -205,6 +246,27 @@ def test_a_plan_of_ones_own_takes_nothing_from_the_dam(call):
     assert preset["gamma"] == 0.95
 
 
+@pytest.mark.parametrize(
+    "command", [("train",), ("collect", "batch.parquet"), ("evaluate", "x"), ("compare",)]
+)
+@pytest.mark.parametrize("label", ["m6i", "=m6i", "cpu="])
+def test_a_label_is_a_key_and_a_value(call, command, label):
+    refused = call(*command, "--label", label)
+    assert refused.code == 2
+    assert f"'{label}' is not KEY=VALUE" in refused.err
+
+
+def test_labels_without_env_runners_are_refused(call):
+    for command in (
+        ("train", "--env-runners", "0"),
+        ("collect", "batch.parquet"),
+        ("compare", "--env-runners", "0"),
+    ):
+        refused = call(*command, "--label", "cpu=m6i")
+        assert refused.code == 2
+        assert "chooses the nodes of env runners, and there are none" in refused.err
+
+
 # --- collect ---------------------------------------------------------------------------------------------
 
 COLLECT = {
@@ -221,6 +283,7 @@ COLLECT = {
     "--budget": ("720", lambda s: s["strategy"].budget == 720),
     "--strategy": ("uniform", lambda s: s["strategy"] == dcs.uniform(360, 8640)),
     "--env-runners": ("2", lambda s: s["num_env_runners"] == 2),
+    "--label": ("cpu=m6i", lambda s: s["label_selector"] == {"cpu": "m6i"}),
     "--slots": ("8", lambda s: s["num_slots"] == 8),
 }
 
@@ -286,15 +349,15 @@ def test_flags_of_evaluate(call, trained, flag):
 
 
 def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypatch):
-    numbers = []
+    asked = []
 
-    def collect_here(*arguments, num_env_runners, **keywords):
-        numbers.append(num_env_runners)
+    def collect_here(*arguments, num_env_runners, label_selector, **keywords):
+        asked.append((num_env_runners, label_selector))
         return ttray.collect(*arguments, **keywords)
 
     monkeypatch.setattr(evaluation, "collect", collect_here)
-    text = call("evaluate", trained, "--env-runners", "2").out
-    assert numbers == [2]
+    text = call("evaluate", trained, "--env-runners", "2", "--label", "cpu=m6i").out
+    assert asked == [(2, {"cpu": "m6i"})]
     assert "95% interval" in text
     assert "guaranteed" in text
     refused = call("evaluate", "nowhere")
@@ -392,6 +455,7 @@ COMPARE = {
     "--seeds": ("2", lambda a, k: list(a[2]) == [0, 1]),
     "--iterations": ("4", lambda a, k: a[3] == 4),
     "--env-runners": ("0", lambda a, k: k["num_env_runners"] == 0),
+    "--label": ("cpu=m6i", lambda a, k: k["label_selector"] == {"cpu": "m6i"}),
     "--directory": ("elsewhere", lambda a, k: a[4] == Path("elsewhere")),
 }
 
@@ -521,10 +585,11 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
 # --- all of them -----------------------------------------------------------------------------------------
 
 TESTED_ELSEWHERE = {
-    ("train", "--progress"), ("train", "--json"), ("plan", "--json"), ("collect", "--progress"),
-    ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--json"), ("ope", "--policy"),
-    ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
-    ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
+    ("train", "--progress"), ("train", "--json"), ("train", "--config"), ("train", "--track"),
+    ("report", "--html"), ("report", "--json"), ("plan", "--json"), ("collect", "--progress"),
+    ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--label"), ("evaluate", "--json"),
+    ("ope", "--policy"), ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"),
+    ("compare", "--json"), ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
     ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
 }  # fmt: skip
 
@@ -593,6 +658,9 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
         (("collect", "x.parquet", "--env", "CartPole-v1"), "pass both horizon and budget"),
         (("collect", "x.parquet", "--slots", "0"), "num_slots must be an integer, at least 1, found 0"),
         (("train", "--budget", "10"), "10"),
+        (("train", "--set", "gain_tolerance"), "a setting is written key=value"),
+        (("train", "--set", "gain_tolerence=1"), "did you mean 'gain_tolerance'?"),
+        (("train", "--set", "delta=2"), "delta"),
         (("plan", "--horizon", "10", "--budget", "5"), "5"),
         (("plan", "--delta", "1"), "delta"),
         (("plan", "--horizon", "0"), "'--horizon'"),

@@ -26,15 +26,12 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from torch import Tensor, nn
 
 from ttray.benchmarks.cases import NUM_SLOTS, Case, Sample
-from ttray.benchmarks.pictures import draw_against_targets
 from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.benchmarks.timing import in_turns, ratios
 from ttray.rllib.policies import policy_of_module
 from ttray.rollout.environment import distribution_of
 from ttray.runs.connection import connect
 from ttray.service.service import RolloutService
-
-draw = draw_against_targets
 
 
 class Layers(TorchRLModule):

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ttray.benchmarks import (
-    core,
-    cost,
-    envs,
-    growth,
-    iteration,
-    models,
-    optimisation,
-    sampling,
-    startup,
-    utilization,
-)
-from ttray.benchmarks.pictures import draw_against_targets
 from ttray.benchmarks.report import Result
-from ttray.runs.drawing import save
 
 
 @dataclass(frozen=True)
@@ -39,27 +26,41 @@ class Benchmark:
     meaning: str
 
 
+def _benchmark(name: str, meaning: str, picture: str | None = None) -> Benchmark:
+    """A module of this folder; loaded when it is run: a list of names needs neither Ray nor MuJoCo."""
+
+    def call(module: str, function: str, *arguments: Any) -> Any:
+        return getattr(import_module(f"ttray.benchmarks.{module}"), function)(*arguments)
+
+    def draw(result: Result) -> Any:
+        return call(name, "draw", result) if picture is None else call("pictures", picture, result)
+
+    return Benchmark(lambda: call(name, "run"), draw, meaning)
+
+
+_TARGETS = "draw_against_targets"
 BENCHMARKS = {
     # First, because it needs the extra: better told now than after the others.
-    "sampling": Benchmark(
-        sampling.run, sampling.draw, "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"
+    "sampling": _benchmark("sampling", "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"),
+    "models": _benchmark("models", "models of one's own, steps/s beside RLlib", _TARGETS),
+    "startup": _benchmark("startup", "seconds until a command has answered", _TARGETS),
+    "core": _benchmark("core", "planning at the largest scale", _TARGETS),
+    "envs": _benchmark("envs", "batched environments against single ones", _TARGETS),
+    "utilization": _benchmark("utilization", "planned / executed environment steps", _TARGETS),
+    "optimisation": _benchmark(
+        "optimisation", "the bound beside the bare network and the padded formulation"
     ),
-    "models": Benchmark(models.run, models.draw, "models of one's own, steps/s beside RLlib"),
-    "startup": Benchmark(startup.run, draw_against_targets, "seconds until a command has answered"),
-    "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
-    "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),
-    "utilization": Benchmark(utilization.run, draw_against_targets, "planned / executed environment steps"),
-    "optimisation": Benchmark(
-        optimisation.run, optimisation.draw, "the bound beside the bare network and the padded formulation"
-    ),
-    "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
-    "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
-    "cost": Benchmark(cost.run, cost.draw, "steps and seconds to a given return: TT-POIS, POIS, PPO"),
+    "iteration": _benchmark("iteration", "where the time of an iteration goes"),
+    "growth": _benchmark("growth", "time and memory against rows, T and quotas"),
+    "service": _benchmark("service", "driver's bytes, stragglers, quotas and env runners"),
+    "cost": _benchmark("cost", "steps and seconds to a given return: TT-POIS, POIS, PPO"),
 }
 
 
 def measure(name: str, results: Path) -> Result:
     """Runs a benchmark; writes `NAME.json` and `NAME.png`."""
+    from ttray.runs.drawing import save  # not above: Matplotlib takes a second
+
     benchmark = BENCHMARKS[name]
     result = benchmark.run()
     results.mkdir(parents=True, exist_ok=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Self
 
 from ttray.core.checks import check_count, check_delta
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.runs.tasks import choose_task
-from ttray.service.settings import check_num_env_runners
+from ttray.service.settings import check_label_selector, check_num_env_runners
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 
@@ -25,6 +30,7 @@ class Run:
         num_iterations: When to stop.
         num_env_runners: Remote collectors, or "auto" for as many as the cluster has CPUs for; 0 collects in
             the driver. Changes no result.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
             budget are needed, and the defaults of `TTPOISConfig` hold for all else.
@@ -38,6 +44,8 @@ class Run:
         num_offline_iterations: Offline iterations per batch.
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
+        settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` that have no name above,
+            such as `gain_tolerance`; and, in place of a preset's, of those that have.
     """
 
     preset: str | None = None
@@ -46,6 +54,7 @@ class Run:
     seed: int = 0
     num_iterations: int = 60
     num_env_runners: int | str = 2
+    label_selector: dict[str, str] | None = None
     checkpoint_every: int = 10
     environment: str | None = None
     horizon: int | None = None
@@ -58,8 +67,27 @@ class Run:
     num_offline_iterations: int = field(init=False)
     importance_weight_clip: float | None = field(init=False)
     min_max_reward: float | None = field(init=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """A run from settings of all kinds by name, such as those that a file holds."""
+        own = {each.name for each in fields(cls) if each.init} - {"settings"}
+        return cls(
+            **{key: value for key, value in settings.items() if key in own},
+            settings={key: value for key, value in settings.items() if key not in own},
+        )
+
+    def to_settings(self) -> dict[str, Any]:
+        """Every setting that holds, by name: what `of` makes the same run of."""
+        named = asdict(self)
+        return named | named.pop("settings")
 
     def __post_init__(self) -> None:
+        given = dict(self.settings)
+        for key in given:
+            if key not in setting_names():
+                raise ValueError(f"there is no setting {key!r}{_meant(key)}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
         for name, minimum in (
@@ -69,6 +97,7 @@ class Run:
         ):
             check_count(name, getattr(self, name), minimum)
         check_num_env_runners(self.num_env_runners)
+        check_label_selector(self.label_selector, self.num_env_runners)
         task = choose_task(
             preset_name=self.preset,
             environment=self.environment,
@@ -78,7 +107,7 @@ class Run:
         )
         defaults = ALGORITHMS[self.algorithm]()
         settings = task.preset or defaults
-        complete = {
+        complete: dict[str, Any] = {
             "preset": task.preset and task.preset.name,
             "gamma": task.gamma,
             "environment": task.environment,
@@ -93,6 +122,9 @@ class Run:
             "importance_weight_clip": settings.importance_weight_clip,
             "min_max_reward": settings.min_max_reward,
         }
+        complete |= {key: given.pop(key) for key in list(given) if key in complete}
+        complete["hidden_sizes"] = tuple(complete["hidden_sizes"])
+        complete["settings"] = given
         for name, value in complete.items():
             object.__setattr__(self, name, value)
 
@@ -108,10 +140,10 @@ class Run:
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""
-        return (
+        config = (
             ALGORITHMS[self.algorithm]()
             .environment(self.environment)
-            .env_runners(num_env_runners=self.num_env_runners)
+            .env_runners(num_env_runners=self.num_env_runners, label_selector=self.label_selector)
             .training(
                 horizon=self.horizon,
                 budget=self.budget,
@@ -127,3 +159,31 @@ class Run:
             )
             .debugging(seed=self.seed, log_level="ERROR")
         )
+        for method, names in _names_by_method().items():
+            getattr(config, method)(**{key: value for key, value in self.settings.items() if key in names})
+        return config
+
+
+@cache
+def _names_by_method() -> Mapping[str, frozenset[str]]:
+    """Our own arguments of the config's methods, and those of RLlib that a run may want to change."""
+    ours = {
+        method: frozenset(
+            name
+            for name, parameter in inspect.signature(getattr(TTPOISConfig, method)).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        )
+        for method in ("training", "env_runners")
+    }
+    ours["env_runners"] |= {"num_envs_per_env_runner", "num_cpus_per_env_runner"}
+    return ours | {"learners": frozenset({"num_learners"})}
+
+
+def setting_names() -> frozenset[str]:
+    """What `Run.settings` may name."""
+    return frozenset().union(*_names_by_method().values())
+
+
+def _meant(key: str) -> str:
+    close = get_close_matches(key, setting_names(), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(sorted(setting_names()))}"
