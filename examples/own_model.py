@@ -4,8 +4,8 @@
 
 The model sees the corridor through eleven bumps along it: a linear softmax policy. A module needs `setup`,
 and `_forward`, which gives `action_dist_inputs`, and has no state from step to step. `to_policy` is for
-speed only: rollouts must give the same bits whichever rows stand side by side, so they call a torch module
-row by row, unless it has a quicker form that keeps that promise.
+speed only, and may be left out: rollouts then call the torch module itself, with many rows where that changes
+no bit.
 
 Expect a line per iteration and, at the end, a return that rose from about 3 to about 13, by going to the
 right.

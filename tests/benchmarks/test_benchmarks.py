@@ -2,11 +2,12 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ttray.benchmarks import growth, iteration, optimisation, startup
+from ttray.benchmarks import growth, iteration, models, optimisation, startup
 from ttray.benchmarks.cases import Case
 from ttray.benchmarks.idle import idle_shares
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
@@ -158,6 +159,14 @@ def test_optimisation_compares_with_the_network_and_the_padded_form(local_ray, c
     ]  # fmt: skip
     bytes_sent = {finding.quantity: finding.median for finding in result.findings[-2:]}
     assert bytes_sent["bytes, gradient"] > bytes_sent["bytes, sums"] > 2 * 4 * 3_000  # two copies of weights
+
+
+def test_models_are_compared_with_rllibs_runner(local_ray, capsys):
+    case = replace(models.CASES[0], case=Case("CartPole-v1", horizon=10, budget=640, gamma=None))
+    result = models.run(cases=(case,), rounds=1)
+    lines_of(result, capsys)
+    assert [finding.quantity for finding in result.findings] == ["steps/s", "× RLlib", "÷ default network"]
+    assert all(value > 0.0 for finding in result.findings for value in finding.values)
 
 
 def test_only_complete_episodes_throw_steps_away():

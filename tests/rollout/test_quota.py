@@ -10,7 +10,6 @@ from scipy.stats import norm
 import ttray.rollout.quota
 from tests.support.environments import (
     ACTION_SPACES,
-    OBSERVATION_SPACES,
     ProbeEnv,
     info_of,
     mixed_strategy,
@@ -31,7 +30,7 @@ from ttray.rollout.slots import BatchedSlots, SingleSlots, SlotPool
 
 MAKERS = {
     **{f"{kind} actions": probe(action=kind) for kind in ACTION_SPACES},
-    **{f"{kind} observations": probe(observation=kind) for kind in OBSERVATION_SPACES if kind != "box"},
+    **{f"{kind} observations": probe(observation=kind) for kind in ("matrix", "dict", "discrete")},
     "CartPole": EnvironmentMaker.of("CartPole-v1"),
     "Dam": EnvironmentMaker.of("ttray/Dam-v0"),
     "SupplyChain": EnvironmentMaker.of("ttray/SupplyChain-v0"),
@@ -78,11 +77,12 @@ def by_hand(maker, policy, info: BatchInfo, trajectory):
             log_prob = log_softmax(inputs.astype(float))[action]
             to_env = int(space.start) + action
         else:
-            parts = np.cumsum(space.nvec)[:-1]
+            is_binary = isinstance(space, gymnasium.spaces.MultiBinary)
+            parts = np.arange(2, len(inputs), 2) if is_binary else np.cumsum(space.nvec)[:-1]
             logits = np.split(inputs, parts)
             action = [int(np.argmax(z + n)) for z, n in zip(logits, np.split(noise[t], parts), strict=True)]
             log_prob = sum(log_softmax(z.astype(float))[a] for z, a in zip(logits, action, strict=True))
-            to_env = space.start + np.array(action)
+            to_env = np.array(action, np.int8).reshape(space.shape) if is_binary else space.start + action
         observation, reward, terminated, _, _ = environment.step(to_env)
         rows.append((flat, action, float(reward), log_prob, inputs, terminated))
         if terminated:
@@ -132,7 +132,7 @@ def test_box_actions_are_clipped_for_the_environment_but_raw_in_the_table(kind):
     table, _ = collect(probe(action=kind), mixed_strategy())
     actions = column(table, "action")
     assert (np.abs(actions) > 0.5).mean() > 0.1
-    assert actions.shape[1] == ACTION_SPACES[kind].shape[0] * (2 if kind == "matrix" else 1)
+    assert actions.shape[1] == np.prod(ACTION_SPACES[kind].shape)
 
 
 def test_discrete_actions_count_from_zero_in_the_table():

@@ -30,12 +30,15 @@ ACTION_SPACES = {
     "multi": spaces.MultiDiscrete([3, 2, 4]),
     "box": spaces.Box(-0.5, 0.5, (9,), np.float32),
     "matrix": spaces.Box(-0.5, 0.5, (2, 2), np.float64),
+    "binary": spaces.MultiBinary(4),
+    "binary matrix": spaces.MultiBinary([2, 3]),
 }
 OBSERVATION_SPACES = {
     "box": spaces.Box(-np.inf, np.inf, (3,), np.float32),
     "matrix": spaces.Box(-np.inf, np.inf, (2, 3), np.float64),
     "dict": spaces.Dict({"a": spaces.Box(-np.inf, np.inf, (2,)), "b": spaces.Discrete(4)}),
     "discrete": spaces.Discrete(5),
+    "image": spaces.Box(0, 255, (84, 84, 3), np.uint8),
 }
 
 
@@ -123,6 +126,9 @@ class ProbeEnv(gymnasium.Env):
                 return choice % 5
             case spaces.Box(shape=(3,)):
                 return self._state.astype(np.float32)
+            case spaces.Box(shape=(84, 84, 3)):
+                pixels = np.arange(84 * 84).reshape(84, 84, 1) * self._state
+                return (np.abs(pixels) % 256).astype(np.uint8)
         return np.stack([self._state, np.cos(self._state)])
 
 

@@ -26,3 +26,62 @@ class RecurrentModule(OwnModule):
 
     def is_stateful(self):
         return True
+
+
+class StackModule(TorchRLModule):
+    """ReLU layers of `hidden_sizes`, with `layer_norm` or without."""
+
+    def setup(self):
+        torch.manual_seed(0)
+        size, layers = self.observation_space.shape[0], []
+        for width in self.model_config["hidden_sizes"]:
+            layers += [nn.Linear(size, width)]
+            layers += [nn.LayerNorm(width)] if self.model_config.get("layer_norm") else []
+            layers += [nn.ReLU()]
+            size = width
+        self.net = nn.Sequential(*layers, nn.Linear(size, num_outputs(self.action_space)))
+
+    def _forward(self, batch, **kwargs):
+        return {Columns.ACTION_DIST_INPUTS: self.net(batch[Columns.OBS])}
+
+
+class ImageModule(TorchRLModule):
+    """Convolutions over images of whole numbers; `batch_norm` mixes the rows of a call."""
+
+    def setup(self):
+        torch.manual_seed(0)
+        mixes = self.model_config.get("batch_norm")
+        norm = [nn.BatchNorm2d(8, track_running_stats=False)] if mixes else []
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 8, 4), *norm, nn.ReLU(), nn.Conv2d(8, 8, 4, 2), nn.Flatten()
+        )
+        with torch.no_grad():
+            size = self.body(torch.zeros(1, 3, *self.observation_space.shape[:2])).shape[1]
+        self.head = nn.Linear(size, num_outputs(self.action_space))
+
+    def _forward(self, batch, **kwargs):
+        images = batch[Columns.OBS]
+        assert images.dtype == torch.uint8
+        assert images.shape[1:] == self.observation_space.shape
+        return {Columns.ACTION_DIST_INPUTS: self.head(self.body(images.permute(0, 3, 1, 2) / 255.0))}
+
+
+class MeanModule(StackModule):
+    """Subtracts the mean over the rows of a call."""
+
+    def _forward(self, batch, **kwargs):
+        outputs = self.net(batch[Columns.OBS])
+        return {Columns.ACTION_DIST_INPUTS: outputs - outputs.mean(0) + outputs.sum(1, keepdim=True)}
+
+
+def num_outputs(space):
+    return int(space.n) if hasattr(space, "n") else 2 * space.shape[0]
+
+
+def module_for(environment, module_class, **model_config):
+    """A module for an environment."""
+    return module_class(
+        observation_space=environment.observation_space,
+        action_space=environment.action_space,
+        model_config=model_config,
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import ray
 import torch
 
-from tests.support import environments
-from tests.support.environments import SEED, mixed_strategy, policy_for, probe
+from tests.support import environments, modules
+from tests.support.environments import SEED, ProbeEnv, mixed_strategy, policy_for, probe
 from ttray.core.batch import BatchInfo, digest
 from ttray.core.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
@@ -157,8 +157,10 @@ def started_service(faults):
     """A service whose actors live for all tests of a process; `faults` is the file that breaks `ProbeEnv`."""
     makers = {name: EnvironmentMaker.of(name) for name in ENVIRONMENTS}
     makers["ProbeEnv"] = probe(faults=str(faults))
+    makers["images"] = EnvironmentMaker("images", ProbeEnv, {"observation": "image"})
     # By value: the actors need not find the tests on their path.
     ray.cloudpickle.register_pickle_by_value(environments)
+    ray.cloudpickle.register_pickle_by_value(modules)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     actor_class = ray.remote(num_cpus=1, max_restarts=-1)(AnyWorker)
     service = Service(makers, {number: actor_class.remote(makers) for number in range(NUM_ACTORS)}, faults)

@@ -42,6 +42,7 @@ _TARGETS = "draw_against_targets"
 BENCHMARKS = {
     # First, because it needs the extra: better told now than after the others.
     "sampling": _benchmark("sampling", "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"),
+    "models": _benchmark("models", "models of one's own, steps/s beside RLlib", _TARGETS),
     "startup": _benchmark("startup", "seconds until a command has answered", _TARGETS),
     "core": _benchmark("core", "planning at the largest scale", _TARGETS),
     "envs": _benchmark("envs", "batched environments against single ones", _TARGETS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,22 +36,34 @@ def collect(
 ) -> None:
     """Collect exactly the planned trajectories into a Parquet file.
 
-    ttray collect batch.parquet --preset dam --policy runs/dam-TTPOIS-0.95-0
+    With a policy, environment, horizon, budget and discount are those of its training unless given.
+
+    ttray collect batch.parquet --policy runs/dam-TTPOIS-0.95-0
 
     ttray collect batch.parquet --env CartPole-v1 --horizon 200 --budget 10000
     """
     from ttray.core.batch import write_parquet
+    from ttray.runs.checkpoints import training_of
+    from ttray.runs.directories import find_checkpoint
     from ttray.runs.tasks import choose_task
 
-    task = choose_task(preset_name=preset, environment=env, horizon=horizon, budget=budget, gamma=gamma)
-    planned = ttray.planning.plan(strategy, horizon=task.horizon, budget=task.budget, gamma=task.gamma)
+    if policy is not None and preset is None and env is None:
+        trained = training_of(find_checkpoint(policy))
+        environment: Any = trained.maker
+        horizon = trained.horizon if horizon is None else horizon
+        budget = trained.budget if budget is None else budget
+        gamma = trained.gamma if gamma is None else gamma
+    else:
+        task = choose_task(preset_name=preset, environment=env, horizon=horizon, budget=budget, gamma=gamma)
+        environment, horizon, budget, gamma = task.environment, task.horizon, task.budget, task.gamma
+    planned = ttray.planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
     with Tracker("collecting", planned.num_trajectories, progress) as tracker:
 
         def show(now: Progress) -> None:
             tracker.update(now.num_trajectories, str(now))
 
         table = ttray.collect(
-            task.environment,
+            environment,
             strategy=planned,
             policy=policy,
             num_env_runners=env_runners,
@@ -59,7 +71,7 @@ def collect(
             num_slots=slots,
             seed=seed,
             iteration=iteration,
-            gamma=task.gamma,
+            gamma=gamma,
             on_progress=show,
         )
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -86,7 +86,8 @@ Environment = Annotated[
     typer.Option(
         "--env",
         metavar="ID",
-        help="Any gymnasium environment, in place of a preset; needs --horizon and --budget.",
+        help="Any gymnasium environment (module:id for one of this directory), in place of a preset; needs "
+        "--horizon and --budget.",
         show_default=False,
     ),
 ]

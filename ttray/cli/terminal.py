@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -41,6 +42,9 @@ class ExitCode(IntEnum):
 def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
     """Runs a command line; what goes wrong becomes a message and an exit code."""
     _quieten_ray()
+    # As `python -m` does: environments and modules of one's own are in the directory one works in.
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.insert(0, os.getcwd())
     try:
         app(arguments)
     except Stopped as stop:

@@ -7,7 +7,7 @@ has to remember for both; it is part of checkpoints, so that a resumed run goes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ttray.core.baselines import PerStepBaseline
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.holders import Holder
+from ttray.core.moments import Moments
 from ttray.core.part_bound import Request
 from ttray.core.planning import Observed
 
@@ -51,10 +52,12 @@ class Experience:
     Attributes:
         baseline: The mean rewards.
         observed: The variances; None before the first batch.
+        moments: Of the observations, all batches alike; None unless somebody asked for them.
     """
 
     baseline: PerStepBaseline
     observed: Observed | None = None
+    moments: Moments | None = None
 
     @classmethod
     def empty(cls, horizon: int) -> Experience:
@@ -65,12 +68,16 @@ class Experience:
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Experience:
         """Restores what `to_arrays` returned, bit by bit."""
         observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
-        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed)
+        moments = Moments.from_arrays(arrays["moments"]) if "moments" in arrays else None
+        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed, moments)
 
     def to_arrays(self) -> dict[str, Any]:
         """Everything, for a checkpoint."""
         arrays: dict[str, Any] = {"baseline": self.baseline.to_arrays()}
-        return arrays if self.observed is None else arrays | {"observed": self.observed.to_arrays()}
+        for name, value in (("observed", self.observed), ("moments", self.moments)):
+            if value is not None:
+                arrays[name] = value.to_arrays()
+        return arrays
 
     def is_of(self, horizon: int, gamma: float) -> bool:
         """Whether it can be used for batches of this horizon and discount."""
@@ -89,4 +96,9 @@ class Experience:
         return Experience(
             self.baseline.updated_by(rewards.sums, strategy, decay=DECAY),
             observed.updated_by(rewards.variances, strategy, decay=DECAY),
+            self.moments,
         )
+
+    def having_seen(self, moments: Moments) -> Experience:
+        """The same with the moments of the batch's observations, for who needs them."""
+        return replace(self, moments=moments if self.moments is None else self.moments + moments)

@@ -45,7 +45,7 @@ class MLP:
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the distribution inputs `[rows, num_outputs]` of observations `[rows, obs_size]`."""
         # BLAS has other kernels, with other low bits, for other strides.
-        hidden = np.ascontiguousarray(obs)[:, None, :]
+        hidden = np.ascontiguousarray(obs, dtype=np.float32)[:, None, :]
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             hidden = np.matmul(hidden, weight)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ttray.core.batch import BatchInfo
 from ttray.core.distributions import from_description
+from ttray.core.moments import Moments
 from ttray.core.planning import centred_products
 from ttray.core.ragged import RaggedBatch
 from ttray.core.surrogate import surrogate_of
@@ -60,12 +61,13 @@ class Request:
     Attributes:
         what: "facts" (`PartFacts`); "sums" (`[2]`, estimate and penalty); "gradient" (`[parameters]`);
             "weights" (`WeightSums`); "rewards" (`[horizon]`, summed over trajectories); "products"
-            (`[horizon]`, what `centred_products` gives for the means of the rewards).
+            (`[horizon]`, what `centred_products` gives for the means of the rewards); "moments" (`Moments` of
+            the observations).
         values: The parameters, the mean rewards, or nothing.
         of_penalty: What the penalty counts for in the gradient.
     """
 
-    what: Literal["facts", "sums", "gradient", "weights", "rewards", "products"]
+    what: Literal["facts", "sums", "gradient", "weights", "rewards", "products", "moments"]
     values: Tensor | None = None
     of_penalty: float = 0.0
 
@@ -173,6 +175,8 @@ class Part:
                     self._rows, self._spec.info.strategy, self._spec.gamma, request.values.numpy()
                 )
                 return torch.from_numpy(products)
+            case "moments":
+                return Moments.of(self._rows.obs.numpy())
             case "gradient":
                 return self._gradient(module, parameters, request.of_penalty)
         with torch.no_grad():

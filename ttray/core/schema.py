@@ -54,7 +54,7 @@ COLUMNS = (
     Column("trajectory", "id in the plan, from 0, longest first", pa.int64()),
     Column("length", "the planned length h", pa.int32()),
     Column("t", "step in the trajectory", pa.int32()),
-    Column("obs", "flat observation", vector_of=(pa.float32(),)),
+    Column("obs", "flat observation; bytes of images", vector_of=(pa.float32(), pa.uint8())),
     Column("action", "before clipping to the action space", pa.int64(), (pa.int64(), pa.float32())),
     Column("reward", "", pa.float64()),
     Column("log_prob", "of the action under the behaviour policy", pa.float32()),

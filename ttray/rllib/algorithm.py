@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ray import cloudpickle
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -24,8 +25,10 @@ from ttray.core.returns import return_interval
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.rllib.env_runner import GroupSupplier, maker_from_config
+from ttray.rllib.inherited import warn_of_ignored
 from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
+from ttray.rollout.policies import ModePolicy, Policy
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
 from ttray.service.telemetry import record_optimisation
@@ -43,10 +46,18 @@ class TTPOIS(Algorithm):
         """A config to fill in."""
         return TTPOISConfig()
 
+    @staticmethod
+    def _get_env_id_and_creator(env_specifier: Any, config: Any) -> tuple[Any, Any]:
+        """RLlib's, which would take a class but no function."""
+        if callable(env_specifier) and not isinstance(env_specifier, type):
+            return getattr(env_specifier, "__name__", repr(env_specifier)), env_specifier
+        return Algorithm._get_env_id_and_creator(env_specifier, config)
+
     def setup(self, config: Any) -> None:
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
-        maker = maker_from_config(self.config)
+        self._maker = maker = maker_from_config(self.config)
         maker.facts().check_horizon(self.config.horizon)
+        warn_of_ignored(self.config)
         self._experience = Experience.empty(self.config.horizon)
         # Without a seed the run still has one, so that a restored run continues as the same run.
         self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed
@@ -171,7 +182,8 @@ class TTPOIS(Algorithm):
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Evaluates the policy on exactly `evaluation_duration` full-length trajectories.
 
-        They are collected by the training runners, from random streams that no training batch uses.
+        They are collected by the training runners, from random streams that no training batch uses. With
+        `evaluation_config={"explore": False}` the policy takes its likeliest action, of a Gaussian the mean.
 
         Returns:
             Under `env_runners`: the mean discounted and undiscounted returns, each with the bounds of its
@@ -183,7 +195,7 @@ class TTPOIS(Algorithm):
         self._service.seed = self._run_seed
         handle = self._service.collect(
             strategy,
-            self._policy,
+            self._evaluated_policy(),
             iteration=FIRST_EVALUATION_ITERATION + self._num_batches,
             gamma=self.config.gamma,
         )
@@ -197,6 +209,11 @@ class TTPOIS(Algorithm):
         self._log((EVALUATION_RESULTS, ENV_RUNNER_RESULTS), results)
         self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: results})
         return {ENV_RUNNER_RESULTS: results}
+
+    def _evaluated_policy(self) -> Policy:
+        if (self.config.evaluation_config or {}).get("explore", True):
+            return self._policy
+        return ModePolicy(self._policy, self._service.facts.distribution)
 
     def _log(self, prefix: str | tuple[str, ...], values: dict[str, Any]) -> None:
         keys = (prefix,) if isinstance(prefix, str) else prefix
@@ -221,6 +238,8 @@ class TTPOIS(Algorithm):
                 "run_seed": self._run_seed,
                 "num_batches": self._num_batches,
                 "experience": self._experience.to_arrays(),
+                # For who has the checkpoint alone; closed, because restoring a run does not need it.
+                "environment": cloudpickle.dumps(self._maker),
             }
         return state
 

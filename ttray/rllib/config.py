@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import planning
@@ -16,7 +17,10 @@ from ttray.core.checks import check_count, check_one_of
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
 from ttray.core.search import SearchSettings
+from ttray.rllib import inherited
+from ttray.rllib.catalog_module import CatalogModule, check_model_config
 from ttray.rllib.env_runner import QuotaEnvRunner
+from ttray.rllib.filtered_module import FilteredModule, check_filter
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
@@ -155,6 +159,7 @@ class TTPOISConfig(AlgorithmConfig):
         max_quota_attempts: int = NotProvided,
         env_runner_wait_s: float = NotProvided,
         backup_quotas: bool = NotProvided,
+        determinism_check: str = NotProvided,
         label_selector: dict[str, str] | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
@@ -170,7 +175,10 @@ class TTPOISConfig(AlgorithmConfig):
             env_runner_wait_s: How long to go on without any runner alive.
             label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
             backup_quotas: Whether idle runners get copies of quotas that have been out for long.
-            **kwargs: Arguments of `AlgorithmConfig.env_runners`.
+            determinism_check: "error" or "warn" if a trajectory of the first batch has other bits when it is
+                collected twice; "off" does not try.
+            **kwargs: Arguments of `AlgorithmConfig.env_runners`. `observation_filter="mean_std"` normalises
+                what the policy sees by the observations of the batches before.
         """
         super().env_runners(**kwargs)
         if "num_env_runners" in kwargs:
@@ -181,6 +189,7 @@ class TTPOISConfig(AlgorithmConfig):
             max_quota_attempts=max_quota_attempts,
             env_runner_wait_s=env_runner_wait_s,
             backup_quotas=backup_quotas,
+            determinism_check=determinism_check,
             label_selector=label_selector,
         )
 
@@ -213,19 +222,25 @@ class TTPOISConfig(AlgorithmConfig):
         self.improvement_settings()
         self.data_collection_strategy()
         self.dispatch_settings()
+        self._check_model()
+        check_filter(self.observation_filter)
+        if self.seed is not None:
+            check_count("seed", self.seed, minimum=0)
+        inherited.refuse(self)
+
+    def _check_model(self) -> None:
         if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
             raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
         for size in self.hidden_sizes:
             check_count("a number in hidden_sizes", size)
-        if self.seed is not None:
-            check_count("seed", self.seed, minimum=0)
+        if self._rl_module_spec is None and self.model_config:
+            check_model_config(self.model_config, tuple(self.hidden_sizes))
         check_one_of("optimise_on", self.optimise_on, _OPTIMISE_ON)
         if self.optimise_on == "workers" and not self._has_env_runners():
             raise ValueError(
                 "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; "
                 "call config.env_runners(num_env_runners=...) or choose 'learner' or 'auto'"
             )
-        self._refuse_unsupported()
 
     def _has_env_runners(self) -> bool:
         return self.auto_env_runners or self.num_env_runners > 0
@@ -236,40 +251,6 @@ class TTPOISConfig(AlgorithmConfig):
             several = self.auto_env_runners or self.num_env_runners > 1
             return several and self.budget >= _MIN_ROWS_OF_WORKERS
         return self.optimise_on == "workers"
-
-    def _refuse_unsupported(self) -> None:
-        if self.is_multi_agent:
-            raise ValueError("multi-agent environments are not supported; train one policy per algorithm")
-        if self.num_learners > 1:
-            raise ValueError(
-                f"the bound is of the whole batch: num_learners must be 0 or 1, found {self.num_learners}"
-            )
-        for name, connector in (
-            ("env_to_module_connector", self._env_to_module_connector),
-            ("module_to_env_connector", self._module_to_env_connector),
-        ):
-            if connector is not None:
-                raise ValueError(
-                    f"{name} is not supported: rollouts do not run connectors. Wrap the environment "
-                    "(gymnasium.Wrapper) to change observations or actions"
-                )
-        if not self.create_local_env_runner:
-            raise ValueError("create_local_env_runner must be True: the driver keeps the policy there")
-        if self.normalize_actions:
-            raise ValueError("normalize_actions must be False: the density is that of the raw action")
-        if not issubclass(self.env_runner_cls, QuotaEnvRunner):
-            raise ValueError(
-                f"env_runner_cls must be a subclass of QuotaEnvRunner, found {self.env_runner_cls.__name__}"
-            )
-        if self.evaluation_interval and self.evaluation_duration_unit != "episodes":
-            raise ValueError(
-                "evaluation_duration_unit must be 'episodes' (an exact number of them is evaluated), found "
-                f"{self.evaluation_duration_unit!r}"
-            )
-        if self.evaluation_parallel_to_training:
-            raise ValueError(
-                "evaluation_parallel_to_training is not supported: evaluation uses the training runners"
-            )
 
     def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
         """The plan of an iteration.
@@ -301,8 +282,23 @@ class TTPOISConfig(AlgorithmConfig):
     def _settings(self, kind: type[_Settings]) -> _Settings:
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
 
+    def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> RLModuleSpec:
+        """Of the module, behind its filter if there is one; see `AlgorithmConfig.get_rl_module_spec`."""
+        return self._filtered(super().get_rl_module_spec(*args, **kwargs))
+
+    def get_multi_rl_module_spec(self, *args: Any, **kwargs: Any) -> MultiRLModuleSpec:
+        """The same, as learners ask for it."""
+        spec = super().get_multi_rl_module_spec(*args, **kwargs)
+        spec.rl_module_specs = {name: self._filtered(each) for name, each in spec.rl_module_specs.items()}
+        return spec
+
+    def _filtered(self, spec: RLModuleSpec) -> RLModuleSpec:
+        return spec if self.observation_filter == "NoFilter" else FilteredModule.around(spec)
+
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """The paper's network."""
+        """The paper's network, or RLlib's default model where `rl_module(model_config=...)` says which."""
+        if self.model_config:
+            return RLModuleSpec(module_class=CatalogModule, model_config=self.model_config)
         return RLModuleSpec(
             module_class=PolicyModule,
             model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": self.seed or 0},

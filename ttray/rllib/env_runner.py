@@ -31,12 +31,24 @@ from ttray.service.worker import Message, RolloutWorker, Work
 class QuotaEnvRunner(SingleAgentEnvRunner):
     """A `SingleAgentEnvRunner` that also collects quotas."""
 
+    config: AlgorithmConfig
+
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         if kwargs.get("worker_index"):
             # Runners share the cores of their node; a thread pool in each would only thrash.
             torch.set_num_threads(1)
         super().__init__(config=config, **kwargs)
         self._quota_worker = RolloutWorker(maker_from_config(config))
+
+    def make_env(self) -> None:
+        """Makes RLlib's own environments; a class or function is called as rollouts call it."""
+        asked = self.config
+        if callable(asked.env):
+            maker = maker_from_config(asked)
+            self.config = asked.copy(copy_frozen=False)
+            self.config.env = lambda _: maker.make_single()
+        super().make_env()
+        self.config = asked
 
     def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
         """Collects a quota with the policy that travels in `work`; see `RolloutWorker.run_quota`."""
@@ -58,8 +70,7 @@ def maker_from_config(config: AlgorithmConfig) -> EnvironmentMaker:
         creator = _global_registry.get(ENV_CREATOR, environment)
         return EnvironmentMaker(environment, partial(creator, context), {})
     if callable(environment):
-        name = getattr(environment, "__name__", type(environment).__name__)
-        return EnvironmentMaker(name, partial(environment, context), {})
+        return EnvironmentMaker.of(environment, context)
     raise ValueError(
         f"the environment must be a gymnasium id, a registered name, an Env class or a function, "
         f"found {environment!r}; call config.environment(...)"

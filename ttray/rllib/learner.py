@@ -15,7 +15,9 @@ from torch import Tensor
 from ttray.core.experience import Experience, StepRewards
 from ttray.core.holders import PartsHere
 from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
-from ttray.core.part_bound import BoundSpec
+from ttray.core.part_bound import BoundSpec, Request
+from ttray.rllib.filtered_module import FilteredModule
+from ttray.rllib.torch_policy import observation_structure
 from ttray.service.elsewhere import PartsElsewhere
 from ttray.service.handle import BatchHandle
 
@@ -71,6 +73,8 @@ class WholeBatchLearner(TorchLearner):
         experience = training_data.experience
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
+        # As the policy that sampled: dropout or means over a batch would be no function of a state.
+        module.eval()
         started = time.perf_counter()
         try:
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
@@ -79,9 +83,14 @@ class WholeBatchLearner(TorchLearner):
             with self._holder(training_data.handle, spec, settings) as holder:
                 metrics = improve(module, holder, settings)
                 rewards = StepRewards.of(holder, info.strategy)
+                after = experience.after(rewards, info.strategy, settings.gamma)
+                if isinstance(module, FilteredModule):  # from the next batch on
+                    after = after.having_seen(holder.answer(Request("moments")))
+                    assert after.moments is not None
+                    module.set_filter(after.moments)
         except (StaleBatchError, ValueError) as problem:
             return {"error": str(problem)}
-        metrics["experience"] = experience.after(rewards, info.strategy, settings.gamma)
+        metrics["experience"] = after
         metrics["optimise_time_s"] = time.perf_counter() - started
         self._weights_seq_no += 1
         return metrics
@@ -98,5 +107,6 @@ class WholeBatchLearner(TorchLearner):
 
 def forward_train(module: Any, obs: Tensor) -> Tensor:
     """Calls an RLModule: observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
-    outputs: Tensor = module.forward_train({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS]
+    structure = observation_structure(module)
+    outputs: Tensor = module._forward_train({Columns.OBS: structure(obs)})[Columns.ACTION_DIST_INPUTS]
     return outputs

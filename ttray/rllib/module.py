@@ -29,6 +29,8 @@ from ttray.rollout.environment import distribution_of
 class PolicyModule(TorchRLModule):
     """A stateless policy; `model_config` holds `hidden_sizes` and `seed`."""
 
+    takes_flat_observations = True
+
     def setup(self) -> None:
         """Builds the layers and copies the initial weights into them."""
         distribution = distribution_of(self.action_space, "the environment")
@@ -48,7 +50,7 @@ class PolicyModule(TorchRLModule):
                 layer.weight.copy_(torch.from_numpy(weight.T))
                 layer.bias.copy_(torch.from_numpy(bias))
         self.log_std = None if network.log_std is None else nn.Parameter(torch.from_numpy(network.log_std))
-        self.action_dist_cls = _rllib_distribution(distribution)
+        self.action_dist_cls = rllib_distribution(distribution)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         hidden = batch[Columns.OBS].float().flatten(start_dim=1)
@@ -70,7 +72,7 @@ class PolicyModule(TorchRLModule):
         )
 
 
-def _rllib_distribution(distribution: Any) -> type[TorchDistribution]:
+def rllib_distribution(distribution: Any) -> type[TorchDistribution]:
     """RLlib's class for the same distribution: what `sample()` and other users of the module need."""
     if isinstance(distribution, Categorical):
         return TorchCategorical

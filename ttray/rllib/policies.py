@@ -6,41 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from ray.rllib.core import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import Tensor
 
+from ttray.rllib.filtered_module import FilteredModule, FilteredPolicy
+from ttray.rllib.torch_policy import TorchPolicy, observation_structure
 from ttray.rollout.environment import EnvironmentFacts
 from ttray.rollout.policies import Policy, fresh_policy
 
 PolicySource: TypeAlias = RLModule | str | Path | Callable[..., Any] | None
-
-
-class TorchPolicy:
-    """Any stateless torch module as a policy.
-
-    Rows are computed one by one: in a matrix product the low bits of a row depend on its position, even in
-    batches of a fixed shape, and a trajectory must not depend on the slot that it runs in. Modules that are
-    used much should have a `to_policy` (see `policy_of_module`).
-
-    Args:
-        module: Its `_forward` maps observations to `action_dist_inputs`.
-    """
-
-    def __init__(self, module: RLModule) -> None:
-        self._module = module
-
-    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Returns the distribution inputs `[rows, num_inputs]`."""
-        with torch.inference_mode():
-            outputs = [
-                self._module.forward_exploration({Columns.OBS: row})[Columns.ACTION_DIST_INPUTS]
-                for row in torch.tensor(obs).split(1)
-            ]
-        return torch.cat(outputs).numpy().astype(np.float32, copy=False)
 
 
 def policy_from(source: PolicySource, facts: EnvironmentFacts, *, seed: int) -> Policy:
@@ -61,6 +37,9 @@ def policy_from(source: PolicySource, facts: EnvironmentFacts, *, seed: int) -> 
 
 def policy_of_module(module: RLModule) -> Policy:
     """The quickest form of a module: its own NumPy form where it has one."""
+    if isinstance(module, FilteredModule):
+        mean, scale = module.mean.cpu().numpy().copy(), module.scale.cpu().numpy().copy()
+        return FilteredPolicy(policy_of_module(module.inner), mean, scale)
     to_policy = getattr(module, "to_policy", None)
     return TorchPolicy(module) if to_policy is None else to_policy()
 
@@ -90,7 +69,9 @@ def distribution_inputs(source: PolicySource, obs: Tensor, num_inputs: int) -> T
     try:
         if isinstance(module, RLModule):
             with torch.inference_mode():
-                inputs = module.forward_inference({Columns.OBS: obs})[Columns.ACTION_DIST_INPUTS].clone()
+                observations = observation_structure(module)(obs)
+                outputs = module.forward_inference({Columns.OBS: observations})
+                inputs = outputs[Columns.ACTION_DIST_INPUTS].clone()
         elif callable(module):
             inputs = torch.from_numpy(module(obs.numpy()))
         else:

@@ -7,6 +7,8 @@ How environments are run is not known here.
 from __future__ import annotations
 
 import importlib
+import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,7 @@ from gymnasium.envs.registration import (
     load_env_creator,
     parse_env_id,
 )
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, flatdim
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, flatdim
 
 from ttray.core.distributions import (
     ActionDistribution,
@@ -29,6 +31,15 @@ from ttray.core.distributions import (
     MultiCategorical,
 )
 from ttray.envs.batched import BatchedEnv
+
+logger = logging.getLogger(__name__)
+
+_DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
+
+_RUNNING_STATE = {
+    "NormalizeObservation": 'Use config.env_runners(observation_filter="mean_std") in its place',
+    "NormalizeReward": "Leave it out: the bound does not depend on the scale of rewards",
+}
 
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
@@ -67,7 +78,8 @@ class EnvironmentMaker:
     Attributes:
         name: For messages and metadata.
         source: An entry of gymnasium's registry, an `Env` class, or a function that returns an `Env`.
-        config: Keyword arguments of the environment.
+        config: Arguments of the environment: of a class or function by keyword, or as the one dictionary that
+            RLlib's convention has.
     """
 
     name: str
@@ -75,8 +87,12 @@ class EnvironmentMaker:
     config: dict[str, Any]
 
     @classmethod
-    def of(cls, source: EnvSource, config: dict[str, Any] | None = None) -> EnvironmentMaker:
-        """Names the maker after its source."""
+    def of(
+        cls, source: EnvSource | EnvironmentMaker, config: dict[str, Any] | None = None
+    ) -> EnvironmentMaker:
+        """Names the maker after its source; one that is a maker already stays as it is."""
+        if isinstance(source, EnvironmentMaker):
+            return source
         if isinstance(source, str):
             # The registry's entry travels instead of its id: nobody may have registered it elsewhere.
             return cls(source, _registered(source), config or {})
@@ -87,6 +103,8 @@ class EnvironmentMaker:
         if isinstance(self.source, EnvSpec):
             # The checker's wrapper costs as much as a small environment; rollouts check what they get.
             return gymnasium.make(self.source, disable_env_checker=True, **self.config)
+        if _takes_dictionary(self.source, self.config):
+            return self.source(self.config)
         return self.source(**self.config)
 
     def make_batch(self, num_slots: int) -> BatchedEnv | None:
@@ -111,6 +129,7 @@ class EnvironmentMaker:
                     f"{self.name} made a {type(environment).__name__}, not a gymnasium.Env; "
                     "multi-agent and vector environments are not supported"
                 )
+            _warn_of_running_state(environment, self.name)
             spec = environment.spec
             return EnvironmentFacts(
                 name=self.name,
@@ -138,6 +157,39 @@ def _registered(env_id: str) -> EnvSpec:
         ) from problem
 
 
+def _warn_of_running_state(environment: gymnasium.Env, name: str) -> None:
+    """Says what to use instead of wrappers whose numbers change with every episode that they saw."""
+    while isinstance(environment, gymnasium.Wrapper):
+        wrapper = type(environment).__name__
+        if wrapper in _RUNNING_STATE:
+            logger.warning(
+                "%s is wrapped in %s, which changes from episode to episode, in every slot by itself: the "
+                "same bits are lost, and what is recorded means something else at every step. %s",
+                name,
+                wrapper,
+                _RUNNING_STATE[wrapper],
+            )
+        environment = environment.env
+
+
+def _takes_dictionary(source: Callable[..., Any], config: dict[str, Any]) -> bool:
+    """Whether a class or function has RLlib's convention: all arguments in one dictionary, its first one.
+
+    So it is if it has a parameter without a default that the arguments do not name, or if its first one has
+    a name that RLlib's users give to such a dictionary.
+    """
+    try:
+        parameters = list(inspect.signature(source).parameters.values())
+    except ValueError:  # of some built-in callables
+        return False
+    if not parameters or parameters[0].name in config:
+        return False
+    first = parameters[0]
+    if first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        return False
+    return first.default is first.empty or first.name in _DICTIONARIES
+
+
 def _obs_size(space: gymnasium.Space, name: str) -> int:
     try:
         size = flatdim(space)
@@ -157,9 +209,11 @@ def distribution_of(space: gymnasium.Space, name: str) -> ActionDistribution:
         return Categorical(int(space.n))
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
         return MultiCategorical(tuple(int(n) for n in space.nvec))
+    if isinstance(space, MultiBinary):
+        return MultiCategorical((2,) * flatdim(space))
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating) and flatdim(space) > 0:
         return DiagonalGaussian(flatdim(space))
     raise ValueError(
-        f"{name} has the action space {space}; supported are Discrete, MultiDiscrete (one axis) and "
-        "Box (of floats). Wrap the environment so that its actions are one of these"
+        f"{name} has the action space {space}; supported are Discrete, MultiDiscrete (one axis), "
+        "MultiBinary and Box (of floats). Wrap the environment so that its actions are one of these"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.distributions import DiagonalGaussian
+from ttray.core.distributions import ActionDistribution, DiagonalGaussian, MultiCategorical
 from ttray.core.mlp import MLP, initial_mlp
 from ttray.rollout.environment import EnvironmentFacts
 
@@ -16,6 +17,38 @@ Policy: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`, row by row."""
 
 DEFAULT_HIDDEN_SIZES = (64, 32)
+
+
+_LOG_STD_OF_A_POINT = -80.0  # the standard deviation vanishes beside any mean, the density is finite
+_LOGIT_OF_NEVER = -1e4  # no noise makes up for it
+
+
+@dataclass(frozen=True)
+class ModePolicy:
+    """A policy narrowed to its mode: the likeliest choice, the mean of a Gaussian.
+
+    Attributes:
+        policy: Whose mode it is.
+        distribution: Of the actions.
+    """
+
+    policy: Policy
+    distribution: ActionDistribution
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns distribution inputs of which every sample is the mode."""
+        inputs = self.policy(obs)
+        if not isinstance(self.distribution, MultiCategorical):
+            narrow = inputs.copy()
+            narrow[:, self.distribution.noise_size :] = _LOG_STD_OF_A_POINT
+            return narrow
+        narrow = np.full_like(inputs, _LOGIT_OF_NEVER)
+        start = 0
+        for size in self.distribution.num_actions:
+            likeliest = start + inputs[:, start : start + size].argmax(1)
+            narrow[np.arange(len(inputs)), likeliest] = 0.0
+            start += size
+        return narrow
 
 
 def fresh_policy(

@@ -145,7 +145,7 @@ class _Run:
         self._num_rows = [0] * len(lengths)
         # Those that have ended, and the observations after their last steps, in the same order.
         self._ended: list[int] = []
-        self._last_obs: list[NDArray[np.float32]] = []
+        self._last_obs: list[NDArray[Any]] = []
         self._buffers: dict[str, NDArray[Any]] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
@@ -294,7 +294,7 @@ class _Run:
         if not dist_inputs:
             del columns["dist_inputs"]
         as_they_ended = np.concatenate(self._last_obs)
-        last_obs = np.empty_like(as_they_ended)
+        last_obs = np.empty(as_they_ended.shape, dtype=np.float32)  # also of images, whose `obs` are bytes
         last_obs[self._ended] = as_they_ended
         return table_of(
             columns

@@ -1,9 +1,10 @@
 """Environment slots: places where one trajectory after another runs, seeded one by one.
 
 Natively batched environments that promise independent slots (`ttray.envs`) step together in NumPy; any
-other gymnasium environment runs as a list of single ones. Both give flat float32 observations and take
-flat actions. A `gymnasium.vector.SyncVectorEnv` is not used: it steps finished slots too and copies
-every observation once more. Which trajectory runs where, and for how long, is decided by `rollout.quota`.
+other gymnasium environment runs as a list of single ones. Both give flat observations, float32 or the bytes
+of images, and take flat actions. A `gymnasium.vector.SyncVectorEnv` is not used: it steps finished slots too
+and copies every observation once more. Which trajectory runs where, and for how long, is decided by
+`rollout.quota`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, flatdim, flatten
+from gymnasium.spaces import Box, Discrete, MultiBinary, flatdim, flatten
 from numpy.typing import NDArray
 
 from ttray.envs.batched import BatchedEnv
@@ -26,13 +27,14 @@ class SlotStep(NamedTuple):
     """One step of the first slots; what it says of a slot that did not run is without meaning.
 
     Attributes:
-        obs: `[slots, obs_size]` float32; its memory may be reused by the next step or reset.
+        obs: `[slots, obs_size]` float32, or uint8 where the space has that type; its memory may be reused by
+            the next step or reset.
         reward: `[slots]` float64.
         terminated: `[slots]` bool.
         truncated: `[slots]` bool; None where no environment ever truncates.
     """
 
-    obs: NDArray[np.float32]
+    obs: NDArray[Any]
     reward: NDArray[np.float64]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_] | None
@@ -71,7 +73,7 @@ class Slots(ABC):
         """Tells which seeds are to come."""
 
     @abstractmethod
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
         """Resets some slots with their seeds; returns the observations of all, `[slots, obs_size]`."""
 
     @abstractmethod
@@ -98,7 +100,7 @@ class BatchedSlots(Slots):
         """See base class."""
         self._environment.expect_seeds(seeds)
 
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
         """See base class."""
         return self._environment.restart(slots, seeds)
 
@@ -123,13 +125,15 @@ class SingleSlots(Slots):
         space = self._environments[0].observation_space
         self._space = space
         self._is_box = isinstance(space, Box)
-        self._obs = np.zeros((self.num_slots, flatdim(space)), dtype=np.float32)
+        # Images stay bytes: a quarter of the memory, from here to the learner.
+        dtype = np.uint8 if self._is_box and space.dtype == np.uint8 else np.float32
+        self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=dtype)
         self._shape = space.shape if self._is_box else self._obs.shape[1:]
         self._is_vector = self._is_box and len(self._shape) == 1
         self._to_env = _action_adapter(self._environments[0].action_space)
         self._is_discrete = isinstance(self._environments[0].action_space, Discrete)
 
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[np.float32]:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
         """See base class."""
         for slot, seed in zip(slots, seeds, strict=True):
             try:
@@ -178,6 +182,8 @@ def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[
         low, high = space.low.reshape(-1), space.high.reshape(-1)
         shape, dtype = space.shape, space.dtype
         return lambda actions: np.clip(actions, low, high).astype(dtype).reshape(-1, *shape)
+    if isinstance(space, MultiBinary):
+        return lambda actions: actions.astype(space.dtype).reshape(-1, *space.shape)
     start = np.asarray(space.start, dtype=np.int64)
     if not start.any():
         return lambda actions: actions

@@ -1,26 +1,34 @@
-"""The spaces of a recorded batch, for programs that want spaces: those of the flat columns."""
+"""The spaces of flat columns, for programs that want spaces."""
 
 from __future__ import annotations
 
 import gymnasium
 import numpy as np
 import pyarrow as pa
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, flatdim
 
 from ttray.core.batch import BatchInfo
-from ttray.core.distributions import Categorical, MultiCategorical, from_description
+from ttray.core.distributions import ActionDistribution, Categorical, MultiCategorical, from_description
 
 
 def spaces_of(table: pa.Table) -> tuple[gymnasium.Space, gymnasium.Space]:
-    """The space of the flat observations, and that of the actions before they are clipped."""
+    """The space of a batch's flat observations, and that of its actions before they are clipped."""
     distribution = from_description(BatchInfo.from_table(table).distribution)
-    return _unbounded(table.schema.field("obs").type.list_size), (
-        Discrete(distribution.num_inputs)
-        if isinstance(distribution, Categorical)
-        else MultiDiscrete(distribution.num_actions)
-        if isinstance(distribution, MultiCategorical)
-        else _unbounded(distribution.noise_size)
-    )
+    return _unbounded(table.schema.field("obs").type.list_size), action_space_of(distribution)
+
+
+def action_space_of(distribution: ActionDistribution) -> gymnasium.Space:
+    """The space of the actions that a distribution gives."""
+    if isinstance(distribution, Categorical):
+        return Discrete(distribution.num_inputs)
+    if isinstance(distribution, MultiCategorical):
+        return MultiDiscrete(distribution.num_actions)
+    return _unbounded(distribution.noise_size)
+
+
+def flat_observation_space(space: gymnasium.Space) -> Box:
+    """The space of flat observations."""
+    return _unbounded(flatdim(space))
 
 
 def _unbounded(size: int) -> Box:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ttray.rollout.environment import EnvSource
+from ttray.rollout.environment import EnvironmentMaker
 
 
 @dataclass(frozen=True)
@@ -15,15 +14,13 @@ class Training:
     """How an algorithm was trained.
 
     Attributes:
-        environment: As it was configured.
-        env_config: Its keyword arguments.
+        maker: Of its environments.
         horizon: Longest trajectory.
         budget: Environment steps per iteration.
         gamma: Discount.
     """
 
-    environment: EnvSource
-    env_config: dict[str, Any]
+    maker: EnvironmentMaker
     horizon: int
     budget: int
     gamma: float
@@ -37,8 +34,7 @@ def training_of(checkpoint: Path) -> Training:
         (config, *_), _keywords = pickle.loads(path.read_bytes())["ctor_args_and_kwargs"]
         if {"env", "env_config", "horizon", "budget", "gamma"} <= set(config):
             return Training(
-                environment=config["env"],
-                env_config=dict(config["env_config"]),
+                maker=_maker(checkpoint) or EnvironmentMaker.of(config["env"], dict(config["env_config"])),
                 horizon=config["horizon"],
                 budget=config["budget"],
                 gamma=config["gamma"],
@@ -47,3 +43,10 @@ def training_of(checkpoint: Path) -> Training:
         f"{checkpoint} holds no checkpoint of TTPOIS or POIS; pass the directory of a run, or what "
         "algorithm.save_to_path() wrote"
     )
+
+
+def _maker(checkpoint: Path) -> EnvironmentMaker | None:
+    """The environment as it was, also where nobody has registered it; None in older checkpoints."""
+    path = checkpoint / "algorithm_state.pkl"
+    state = pickle.loads(path.read_bytes()).get("ttray", {}) if path.exists() else {}
+    return pickle.loads(state["environment"]) if "environment" in state else None

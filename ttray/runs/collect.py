@@ -18,7 +18,7 @@ from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 
 def collect(
-    environment: EnvSource,
+    environment: EnvSource | EnvironmentMaker,
     *,
     strategy: DataCollectionStrategy,
     policy: PolicySource = None,
@@ -36,7 +36,7 @@ def collect(
     """Collects exactly the trajectories that a strategy plans.
 
     Args:
-        environment: A gymnasium id, an `Env` class, or a function that returns an `Env`.
+        environment: A gymnasium id, an `Env` class, or a function that returns an `Env`; or a maker of one.
         strategy: How many trajectories of each length.
         policy: An RLModule, the path of a run or of a checkpoint, a function from observations to
             distribution inputs, or None for a freshly initialised network.
@@ -48,7 +48,8 @@ def collect(
         iteration: Of the run.
         gamma: Discount to write into the table; the strategy's unless given.
         dist_inputs: Whether to record the policy's outputs, which off-policy evaluation (`ttray ope`) needs.
-        env_config: Keyword arguments of the environment.
+        env_config: Keyword arguments of the environment. A class or function that wants them in one
+            dictionary, as RLlib's convention is, gets that.
         settings: Time-outs and retries.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_progress: Told how far it is; a line on the terminal unless given.

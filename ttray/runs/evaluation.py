@@ -90,7 +90,7 @@ def evaluate(
         gamma=gamma,
     )
     table = collect(
-        trained.environment,
+        trained.maker,
         strategy=planned,
         policy=checkpoint,
         num_env_runners=num_env_runners,
@@ -98,13 +98,12 @@ def evaluate(
         seed=seed,
         iteration=FIRST_EVALUATION_ITERATION,
         gamma=gamma,
-        env_config=trained.env_config,
         on_progress=on_progress,
     )
     found = on_policy(as_tensors(table), planned, gamma=gamma, delta=delta, reward_range=reward_range)
     return Evaluation(
         **asdict(found),
-        environment=str(trained.environment),
+        environment=trained.maker.name,
         gamma=gamma,
         delta=delta,
         horizon=planned.horizon,

@@ -136,7 +136,7 @@ class Run:
     @property
     def name(self) -> str:
         """Tells runs apart, if they differ in nothing but subject, algorithm, discount and seed."""
-        return f"{self.subject.replace('/', '-')}-{self.algorithm}-{self.gamma}-{self.seed}"
+        return f"{self.subject.replace('/', '-').replace(':', '-')}-{self.algorithm}-{self.gamma}-{self.seed}"
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""

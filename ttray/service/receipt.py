@@ -37,6 +37,8 @@ class Receipt:
         checksum: Of the table (`core.schema.checksum`): the quota collected again has the same.
         worker: Host and process that collected it.
         cpu_type: Of that host.
+        difference: What differed when a trajectory was collected a second time; None if nothing did, or
+            nobody tried.
     """
 
     quota: Quota
@@ -48,6 +50,7 @@ class Receipt:
     checksum: int
     worker: str
     cpu_type: str
+    difference: str | None = None
 
     @classmethod
     def of(cls, table: pa.Table, info: BatchInfo, quota: Quota, stats: RolloutStats, worker: str) -> Receipt:

@@ -37,6 +37,10 @@ from ttray.service.worker import RolloutWorker, Work
 logger = logging.getLogger(__name__)
 
 
+class DeterminismError(RuntimeError):
+    """An environment is no function of its seed and its actions."""
+
+
 class RolloutService:
     """Collects batches; a context manager that ends its workers.
 
@@ -78,6 +82,7 @@ class RolloutService:
         self._worker = RolloutWorker(maker)
         self._dispatcher = Dispatcher(self._settings)
         self._cpu_types = CpuTypes()
+        self._has_checked = False
         self._worker_time_s: dict[int, float] = {}  # of the last plan with as many trajectories
 
     def __enter__(self) -> Self:
@@ -121,6 +126,7 @@ class RolloutService:
         Raises:
             ValueError: The environment would truncate itself inside the horizon.
             CollectionError: A quota failed too often, or no worker came back in time.
+            DeterminismError: In the first batch, one trajectory had other bits when it was collected twice.
         """
         self.facts.check_horizon(strategy.horizon)
         info = BatchInfo(
@@ -131,7 +137,21 @@ class RolloutService:
             gamma=gamma,
             distribution=self.facts.distribution.describe(),
         )
-        return self.collect_work(Work(info, policy, self._num_slots, dist_inputs, in_parts), on_progress)
+        checks = not self._has_checked and self._settings.determinism_check != "off"
+        work = Work(info, policy, self._num_slots, dist_inputs, in_parts, checks)
+        handle = self.collect_work(work, on_progress)
+        if checks:
+            self._judge(handle.receipts[0].difference)
+        return handle
+
+    def _judge(self, difference: str | None) -> None:
+        """Says it once if the environment is no function of its seed."""
+        self._has_checked = True
+        if difference is None:
+            return
+        if self._settings.determinism_check == "error":
+            raise DeterminismError(f'{difference}. To go on regardless: determinism_check="warn"')
+        logger.warning("a run of this environment cannot be repeated: %s", difference)
 
     def collect_work(self, work: Work, on_progress: OnProgress | None = None) -> BatchHandle:
         """Collects a batch whose work is made already; see `collect`."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ttray.core.checks import check_count, check_positive
 
+DETERMINISM_CHECKS = ("error", "warn", "off")
+
 
 def check_num_env_runners(number: int | str) -> int | str:
     """Returns a number of env runners or "auto"; everything else is a ValueError."""
@@ -54,6 +56,8 @@ class DispatchSettings:
         env_runner_wait_s: How long to go on without any worker alive. Nodes that an autoscaler starts take
             minutes to come.
         backup_quotas: Whether idle workers get copies of quotas that have been out for long.
+        determinism_check: What to do if a trajectory of the first batch, collected twice, has other bits:
+            "error" or "warn"; "off" does not try.
     """
 
     quotas_per_env_runner: int | None = None
@@ -61,6 +65,7 @@ class DispatchSettings:
     max_quota_attempts: int = 3
     env_runner_wait_s: float = 300.0
     backup_quotas: bool = True
+    determinism_check: str = "error"
 
     def __post_init__(self) -> None:
         if self.quotas_per_env_runner is not None:
@@ -70,3 +75,8 @@ class DispatchSettings:
         check_positive("env_runner_wait_s", self.env_runner_wait_s)
         if not isinstance(self.backup_quotas, bool):
             raise ValueError(f"backup_quotas must be True or False, found {self.backup_quotas!r}")
+        if self.determinism_check not in DETERMINISM_CHECKS:
+            raise ValueError(
+                f"determinism_check must be one of {', '.join(DETERMINISM_CHECKS)}, found "
+                f"{self.determinism_check!r}"
+            )

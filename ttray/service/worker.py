@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ttray.core.batch import BatchInfo
 from ttray.core.quotas import Quota
 from ttray.core.schema import to_message
+from ttray.rollout.determinism import find_difference
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import Policy
 from ttray.rollout.quota import RolloutError, collect_quota
@@ -44,6 +45,7 @@ class Work:
         num_slots: Slots that a worker may use.
         dist_inputs: Whether to record the policy's outputs.
         in_parts: Whether quotas are whole parts, so that workers can compute the bound on what they hold.
+        checks_determinism: Whether the first quota's worker collects one of its trajectories twice.
     """
 
     info: BatchInfo
@@ -51,6 +53,7 @@ class Work:
     num_slots: int
     dist_inputs: bool = True
     in_parts: bool = False
+    checks_determinism: bool = False
 
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
@@ -84,7 +87,11 @@ class RolloutWorker:
                 num_slots=work.num_slots,
                 dist_inputs=work.dist_inputs,
             )
-            return Receipt.of(table, work.info, quota, stats, worker), table
+            receipt = Receipt.of(table, work.info, quota, stats, worker)
+            if work.checks_determinism and quota.start == 0:
+                found = find_difference(self._pool.take, work.policy, work.info, quota, table)
+                receipt = replace(receipt, difference=found)
+            return receipt, table
         except Exception as error:
             self._pool.discard()
             # A RolloutError tells it all; others (an environment that cannot be made) need their place.
