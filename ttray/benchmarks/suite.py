@@ -10,6 +10,7 @@ from typing import Any
 from ttray.benchmarks import (
     core,
     cost,
+    cost_picture,
     envs,
     growth,
     iteration,
@@ -52,7 +53,7 @@ BENCHMARKS = {
     ),
     "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
     "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
-    "cost": Benchmark(cost.run, cost.draw, "steps and seconds to a given return: TT-POIS, POIS, PPO"),
+    "cost": Benchmark(cost.run, cost_picture.draw, "steps and seconds to a given return, beside two PPOs"),
 }
 
 

@@ -1,0 +1,76 @@
+"""The picture of `ttray bench cost`: return against environment steps, one line per method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from statistics import fmean, median
+from typing import Any
+
+from matplotlib.lines import Line2D
+
+from ttray.benchmarks.cost import WINDOW, Curve
+from ttray.benchmarks.methods import METHODS
+from ttray.benchmarks.report import Result
+from ttray.runs.drawing import PALETTE, STYLES, plt
+
+_LOOKS = dict(zip(METHODS, zip(PALETTE, STYLES, strict=True), strict=False))
+_NUM_COLUMNS = 4
+
+
+def draw(result: Result) -> Any:
+    """Medians over seeds of the mean return of three iterations, a panel per environment.
+
+    A seed that has ended, because it reached the hardest level, counts with its last value.
+
+    Args:
+        result: Of `ttray.benchmarks.cost.run`.
+    """
+    environments = [each for each in result.series["environments"].values() if each["curves"]]
+    num_rows = -(-len(environments) // _NUM_COLUMNS)
+    num_columns = min(len(environments), _NUM_COLUMNS)
+    size = (3.0 * num_columns + 0.4, 2.6 * num_rows + 0.9)
+    figure, axes = plt.subplots(num_rows, num_columns, figsize=size, layout="constrained", squeeze=False)
+    drawn: dict[str, Any] = {}
+    for environment, axis in zip(environments, axes.flat, strict=False):
+        curves = [Curve(**curve) for curve in environment["curves"]]
+        for name, (colour, style) in _LOOKS.items():
+            runs = [curve for curve in curves if curve.method == name]
+            if runs:
+                steps, values = _median(runs)
+                (drawn[name],) = axis.plot(steps, values, color=colour, linestyle=style, linewidth=1.8)
+                axis.plot(steps[-1], values[-1], "o", color=colour, markersize=4)
+        for level in environment["levels"]:
+            axis.axhline(level, color="0.6", linewidth=1.0, zorder=0)
+        axis.set_xscale("log")  # the methods differ by more than a factor of ten
+        axis.set_title(environment["title"].replace(" ", ", γ = 0"), fontsize="medium")
+        axis.grid(alpha=0.3)
+    for axis in axes.flat[len(environments) :]:
+        axis.set_axis_off()
+    figure.supxlabel("environment steps", fontsize="medium")
+    figure.supylabel("discounted return", fontsize="medium")
+    handles = [drawn[name] for name in METHODS if name in drawn]
+    labels = [METHODS[name].label for name in METHODS if name in drawn]
+    handles.append(Line2D([], [], color="0.6", linewidth=1.0))
+    figure.legend(handles, [*labels, "levels"], loc="outside lower center", ncols=8, frameon=False)
+    return figure
+
+
+def _median(runs: Sequence[Curve]) -> tuple[list[float], list[float]]:
+    """Steps and returns, iteration by iteration from the first whole window on."""
+    steps = zip_longest(*(run.num_env_steps[WINDOW - 1 :] for run in runs))
+    smooth = [
+        [
+            fmean(run.discounted_return[end - WINDOW : end])
+            for end in range(WINDOW, len(run.num_env_steps) + 1)
+        ]
+        for run in runs
+    ]
+    values = zip_longest(*smooth)
+    return (
+        [median(each for each in column if each is not None) for column in steps],
+        [
+            median(last[-1] if each is None else each for each, last in zip(column, smooth, strict=True))
+            for column in values
+        ],
+    )
