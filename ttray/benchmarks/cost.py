@@ -32,7 +32,9 @@ WINDOW = 3  # iterations whose mean return has to reach a level: one lucky batch
 NUM_SEEDS = 5
 
 OURS = "fast"
-"""The method that the others are compared with."""
+"""The method that PPO is compared with."""
+
+_LEAST_TIMES_OUR_SECONDS = {"sb3-ppo": 2.0, "rllib-ppo": 10.0}
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def of_finished(report: Reporter, num_seeds: int, goals: Sequence[Goal], directo
     for goal in goals:
         found = sorted(curves[goal.name], key=lambda curve: (list(METHODS).index(curve.method), curve.seed))
         for level in goal.levels if found else ():
-            report.add(*findings_of(goal.title, level, found))
+            report.add(*findings_of(goal, level, found))
         environments[goal.name] = asdict(goal) | {
             "title": goal.title,
             "environment": goal.environment,
@@ -189,8 +191,8 @@ def cost(curve: Curve, level: float) -> Cost:
     return Cost(curve.num_env_steps[last], curve.time_s[last], at is not None)
 
 
-def findings_of(title: str, level: float, curves: Sequence[Curve]) -> Iterator[Finding]:
-    """Steps and seconds of every method to one level, one value per seed, and their ratios to ours.
+def findings_of(goal: Goal, level: float, curves: Sequence[Curve]) -> Iterator[Finding]:
+    """Steps and seconds of every method to one level, one value per seed, and those of PPO beside ours.
 
     A "≥" after a quantity says that trials did not reach the level: what they used in all stands in for
     what they would have needed. "1 of 3" is the number of seeds that did reach it.
@@ -203,19 +205,20 @@ def findings_of(title: str, level: float, curves: Sequence[Curve]) -> Iterator[F
             continue
         num_reached = sum(each.is_reached for each in found.values())
         missing = "" if num_reached == len(found) else f", {num_reached} of {len(found)} ≥"
-        case = f"{title} ≥ {level:g}, {METHODS[name].label}"
-        yield Finding(case, f"steps{missing}", tuple(each.steps for each in found.values()))
+        case = f"{goal.title} ≥ {level:g}, {METHODS[name].label}"
+        most = goal.most_steps.get(level) if name == OURS else None
+        steps = tuple(each.steps for each in found.values())
+        yield Finding(case, f"steps{missing}", steps, at_most=most)
         yield Finding(case, f"seconds{missing}", tuple(each.seconds for each in found.values()))
-    ours = costs.pop(OURS)
-    for name, found in costs.items():
-        pairs = [(found[seed], ours[seed]) for seed in found if seed in ours]
+    for name, least in _LEAST_TIMES_OUR_SECONDS.items():
+        others = costs.get(name, {})
+        pairs = [(others[seed], ours) for seed, ours in costs[OURS].items() if seed in others]
         sign = _sign_of_ratio(pairs)
         if pairs and sign is not None:
-            case = f"{title} ≥ {level:g}, {METHODS[name].label}"
+            case = f"{goal.title} ≥ {level:g}, {METHODS[name].label}"
             yield Finding(case, f"× our steps{sign}", tuple(other.steps / our.steps for other, our in pairs))
-            yield Finding(
-                case, f"× our seconds{sign}", tuple(other.seconds / our.seconds for other, our in pairs)
-            )
+            seconds = tuple(other.seconds / our.seconds for other, our in pairs)
+            yield Finding(case, f"× our seconds{sign}", seconds, at_least=least)
 
 
 def _sign_of_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str | None:

@@ -10,14 +10,16 @@ from typing import Any
 from ttray.benchmarks import (
     core,
     cost,
-    cost_picture,
+    cost_views,
     envs,
     growth,
     iteration,
     optimisation,
+    planning,
     sampling,
     startup,
     utilization,
+    widths,
 )
 from ttray.benchmarks.pictures import draw_against_targets
 from ttray.benchmarks.report import Result
@@ -32,11 +34,13 @@ class Benchmark:
         run: Measures, and prints as it goes.
         draw: Makes the picture from what `run` returned.
         meaning: What it compares, in few words.
+        table: What a page shows of it, as lines of Markdown.
     """
 
     run: Callable[[], Result]
     draw: Callable[[Result], Any]
     meaning: str
+    table: Callable[[Result], list[str]] = Result.table
 
 
 BENCHMARKS = {
@@ -53,7 +57,11 @@ BENCHMARKS = {
     ),
     "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
     "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
-    "cost": Benchmark(cost.run, cost_picture.draw, "steps and seconds to a given return, beside two PPOs"),
+    "planning": Benchmark(planning.run, draw_against_targets, "plans from data beside the fixed ones"),
+    "widths": Benchmark(widths.run, draw_against_targets, "the bound per decision beside the paper's"),
+    "cost": Benchmark(
+        cost.run, cost_views.draw, "steps and seconds to a given return, beside two PPOs", cost_views.table
+    ),
 }
 
 
@@ -81,8 +89,9 @@ def update_page(page: Path, results: Path) -> None:
         if not inside:
             lines.append(line)
         if line.startswith("<!-- bench "):
-            path = results / f"{line.split()[2]}.json"
+            name = line.split()[2]
+            path = results / f"{name}.json"
             if path.exists():
                 inside = True
-                lines += Result.from_json(path.read_text()).table()
+                lines += BENCHMARKS[name].table(Result.from_json(path.read_text()))
     page.write_text("\n".join(lines) + "\n")

@@ -84,9 +84,11 @@ def train(
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
         out.print(f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}")
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
+        if trained.problem:
+            out.print(f"note        {trained.problem}", markup=False)
         out.print(f"metrics     {trained.metrics}", markup=False)
         out.print(f"picture     {trained.picture}", markup=False)
         out.print(f"checkpoint  {trained.checkpoint}", markup=False)
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
 
-    emit({"run": asdict(run), "iterations": rows, "files": files}, json, render)
+    emit({"run": asdict(run), "iterations": rows, "problem": trained.problem, "files": files}, json, render)

@@ -178,7 +178,7 @@ def improve(
             raise
         with torch.no_grad():  # leaves the module at the result
             final = objective.comparison(result.parameters)
-            log_weights = surrogate.log_weights(final)
+            log_weights = surrogate.log_weights_in_use(final)
             penalty, unit = surrogate.sums(final).penalty, surrogate.sums(_no_change(final)).penalty
     return {
         "bound_before": result.value_before,
@@ -190,7 +190,8 @@ def improve(
         "num_nonfinite_rejected": result.num_nonfinite_rejected,
         "stop_reason": result.stop_reason,
         "max_weight": math.exp(min(log_weights.max().item(), 700.0)),
-        "effective_sample_size": effective_sample_size(log_weights),
+        # In trajectories, also where every row has a weight of its own.
+        "effective_sample_size": effective_sample_size(log_weights) * len(rows.length) / len(log_weights),
         # The mean of d̂₂(h) over the lengths, weighted as in the penalty.
         "renyi2": (penalty / unit).item(),
         "optimise_time_s": time.perf_counter() - started,

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.runs.connection import connect
 from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
@@ -39,6 +40,14 @@ class TrainingResult:
     run: Run
     rows: list[dict[str, float]]
     directory: Path
+
+    @property
+    def problem(self) -> str | None:
+        """Says that the bound's last gains were not followed by gains in return; None if they were."""
+        forecast = Forecast()
+        for row in self.rows:
+            forecast = forecast.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
+        return forecast.problem
 
     @property
     def checkpoint(self) -> Path:

@@ -1,4 +1,4 @@
-"""The picture of `ttray bench cost`: return against environment steps, one line per method."""
+"""How `ttray bench cost` is shown: a table, and a picture of return against steps, one line per method."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 
-from ttray.benchmarks.cost import WINDOW, Curve
+from ttray.benchmarks.cost import WINDOW, Curve, cost
 from ttray.benchmarks.methods import METHODS
-from ttray.benchmarks.report import Result
+from ttray.benchmarks.report import Result, short
+from ttray.paper import markdown
 from ttray.runs.drawing import PALETTE, STYLES, plt
 
 _LOOKS = dict(zip(METHODS, zip(PALETTE, STYLES, strict=True), strict=False))
@@ -54,6 +55,34 @@ def draw(result: Result) -> Any:
     handles.append(Line2D([], [], color="0.6", linewidth=1.0))
     figure.legend(handles, [*labels, "levels"], loc="outside lower center", ncols=8, frameon=False)
     return figure
+
+
+def table(result: Result) -> list[str]:
+    """Medians over seeds of steps and seconds, a line per level, a column per method.
+
+    "≥" marks a lower bound, with the seeds that reached the level; a column without seeds is empty.
+
+    Args:
+        result: Of `ttray.benchmarks.cost.run`.
+    """
+    lines = []
+    for environment in result.series["environments"].values():
+        curves = [Curve(**curve) for curve in environment["curves"]]
+        for level in environment["levels"]:
+            cells = [_cell([curve for curve in curves if curve.method == name], level) for name in METHODS]
+            lines.append((f"{environment['title']} ≥ {level:g}", *cells))
+    return markdown.table(("steps, CPU seconds", *(method.label for method in METHODS.values())), lines)
+
+
+def _cell(runs: Sequence[Curve], level: float) -> str:
+    if not runs:
+        return ""
+    costs = [cost(run, level) for run in runs]
+    num_reached = sum(each.is_reached for each in costs)
+    steps, seconds = median(each.steps for each in costs), median(each.seconds for each in costs)
+    is_bound = num_reached <= len(costs) // 2  # the median is of a seed that did not reach it
+    counted = "" if num_reached == len(costs) else f" ({num_reached} of {len(costs)})"
+    return f"{'≥ ' * is_bound}{short(steps)}, {short(seconds)} s{counted}"
 
 
 def _median(runs: Sequence[Curve]) -> tuple[list[float], list[float]]:
