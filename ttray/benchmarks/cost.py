@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from ttray.benchmarks.goals import GOALS, MAX_SECONDS, Goal
-from ttray.benchmarks.methods import METHODS
+from ttray.benchmarks.methods import METHODS, Advance
 from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.core.threads import torch_threads
 from ttray.paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
@@ -54,6 +55,11 @@ class Curve:
     num_env_steps: list[int]
     time_s: list[float]
     discounted_return: list[float]
+
+    @classmethod
+    def of(cls, method: str, seed: int, rows: Sequence[Row]) -> Curve:
+        """From the rows of a trial."""
+        return cls(method, seed, **{key: [row[key] for row in rows] for key in rows[0]})
 
 
 @dataclass(frozen=True)
@@ -110,9 +116,7 @@ def of_finished(report: Reporter, num_seeds: int, goals: Sequence[Goal], directo
     curves: dict[str, list[Curve]] = {goal.name: [] for goal in goals}
     for trial, (goal, method, seed) in _trials(num_seeds, goals):
         if is_finished(trial, directory):
-            rows = rows_of([trial], directory)
-            columns = {key: [row[key] for row in rows] for key in rows[0]}
-            curves[goal.name].append(Curve(method, seed, **columns))
+            curves[goal.name].append(Curve.of(method, seed, rows_of([trial], directory)))
     environments = {}
     for goal in goals:
         found = sorted(curves[goal.name], key=lambda curve: (list(METHODS).index(curve.method), curve.seed))
@@ -154,10 +158,19 @@ def _trials(num_seeds: int, goals: Sequence[Goal]) -> list[tuple[Trial, tuple[Go
 
 
 def _train(goal: Goal, name: str, seed: int, _: Path) -> list[Row]:
-    """One trial: a row per iteration."""
+    return rows_until(goal, METHODS[name].begin(goal, seed))
+
+
+def rows_until(goal: Goal, method: AbstractContextManager[Advance]) -> list[Row]:
+    """One trial, a row per iteration, until the hardest level is reached or all is spent.
+
+    Args:
+        goal: What to reach.
+        method: That was chosen for it.
+    """
     rows: list[Row] = []
     spent_s = 0.0
-    with METHODS[name].begin(goal, seed) as advance:
+    with method as advance:
         while not _is_done(rows, goal):
             started = time.process_time()
             steps, value = advance()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ttray.benchmarks.cases import environment_name
@@ -43,6 +43,10 @@ class Goal:
         """The paper's algorithm: TTPOIS or POIS."""
         settings = self.paper or self.fast | {"importance_weights": "trajectory", "baseline": "none"}
         return Run(gamma=self.gamma, seed=seed, num_env_runners=0, algorithm=algorithm, **settings)
+
+    def within(self, max_steps: int) -> Goal:
+        """The same with fewer steps."""
+        return replace(self, max_steps=min(max_steps, self.max_steps))
 
     @property
     def environment(self) -> str:

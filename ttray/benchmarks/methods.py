@@ -16,6 +16,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 
 from ttray.benchmarks.goals import Goal
 from ttray.benchmarks.ppo import build_rllib_ppo, build_stable_baselines_ppo
+from ttray.rllib.config import TTPOISConfig
 from ttray.runs.run import Run
 
 Advance = Callable[[], tuple[int, float]]
@@ -37,19 +38,24 @@ class Method:
     settings: Callable[[Goal], dict[str, Any]]
 
 
+@contextmanager
+def training(config: TTPOISConfig) -> Iterator[Advance]:
+    """Iterations of TT-POIS, POIS or a variant of them."""
+    algorithm = config.build_algo()
+
+    def advance() -> tuple[int, float]:
+        found = algorithm.train()["env_runners"]
+        return int(found["num_env_steps_sampled_lifetime"]), float(found["discounted_return"])
+
+    try:
+        yield advance
+    finally:
+        algorithm.stop()
+
+
 def _ours(label: str, run_of: Callable[[Goal, int], Run]) -> Method:
-    @contextmanager
-    def begin(goal: Goal, seed: int) -> Iterator[Advance]:
-        algorithm = run_of(goal, seed).config().build_algo()
-
-        def advance() -> tuple[int, float]:
-            found = algorithm.train()["env_runners"]
-            return int(found["num_env_steps_sampled_lifetime"]), float(found["discounted_return"])
-
-        try:
-            yield advance
-        finally:
-            algorithm.stop()
+    def begin(goal: Goal, seed: int) -> AbstractContextManager[Advance]:
+        return training(run_of(goal, seed).config())
 
     def settings(goal: Goal) -> dict[str, Any]:
         irrelevant = ("seed", "num_iterations", "num_env_runners", "checkpoint_every")

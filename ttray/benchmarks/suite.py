@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ttray.benchmarks import (
+    choosing,
     core,
     cost,
     cost_views,
@@ -57,6 +58,9 @@ BENCHMARKS = {
     ),
     "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
     "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
+    "choosing": Benchmark(
+        choosing.run, choosing.draw, "the quick presets with one setting changed at a time", choosing.table
+    ),
     "planning": Benchmark(planning.run, draw_against_targets, "plans from data beside the fixed ones"),
     "widths": Benchmark(widths.run, draw_against_targets, "the bound per decision beside the paper's"),
     "cost": Benchmark(
