@@ -32,8 +32,8 @@ RESULTS = {
         "episode_return_mean": "The same without a discount; the name that Tune's tables look for.",
         "predicted_gain": "The gain of the bound on the batch before; NaN at first.",
         "measured_gain": "What this return is above that of the batch before; NaN at first.",
-        "is_gain_followed": "False if the bound's gains of twenty iterations brought no gain in return; a log "
-        "line then says what to change.",
+        "is_gain_followed": "False if twenty iterations of gains of the bound brought no gain in return; a "
+        "log line then says what to change.",
         "num_env_steps_sampled": "Transitions in the batch.",
         "num_env_steps_sampled_lifetime": "Transitions in all batches of the run.",
         "num_env_steps_saved": "Planned steps that terminated episodes did not need.",

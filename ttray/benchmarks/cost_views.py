@@ -86,20 +86,19 @@ def _cell(runs: Sequence[Curve], level: float) -> str:
 
 
 def _median(runs: Sequence[Curve]) -> tuple[list[float], list[float]]:
-    """Steps and returns, iteration by iteration from the first whole window on."""
-    steps = zip_longest(*(run.num_env_steps[WINDOW - 1 :] for run in runs))
+    """Steps and returns, iteration by iteration; the first windows are shorter."""
     smooth = [
         [
-            fmean(run.discounted_return[end - WINDOW : end])
-            for end in range(WINDOW, len(run.num_env_steps) + 1)
+            fmean(run.discounted_return[max(end - WINDOW, 0) : end])
+            for end in range(1, len(run.num_env_steps) + 1)
         ]
         for run in runs
     ]
-    values = zip_longest(*smooth)
+    steps = zip_longest(*(run.num_env_steps for run in runs))
     return (
         [median(each for each in column if each is not None) for column in steps],
         [
-            median(last[-1] if each is None else each for each, last in zip(column, smooth, strict=True))
-            for column in values
+            median(of_run[-1] if each is None else each for each, of_run in zip(column, smooth, strict=True))
+            for column in zip_longest(*smooth)
         ],
     )
