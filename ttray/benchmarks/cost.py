@@ -142,18 +142,17 @@ def of_finished(report: Reporter, num_seeds: int, goals: Sequence[Goal], directo
 
 
 def _trials(num_seeds: int, goals: Sequence[Goal]) -> list[tuple[Trial, tuple[Goal, str, int]]]:
-    """In the order of running: the quick methods first, and seed by seed, so that early ends leave most."""
-    slow = [name for name in METHODS if name in ("pois", "tt-pois", "rllib-ppo")]
-    quick = [name for name in METHODS if name not in slow]
+    """In the order of running: seed by seed, the quick methods first, so that early ends leave most."""
+    slow = ("rllib-ppo", "tt-pois", "pois")
+    ordered = [name for name in METHODS if name not in slow] + [name for name in slow if name in METHODS]
     return [
         (
             Trial(f"{goal.name}/{name}/{seed}", partial(_train, goal, name, seed), on_cluster=False),
             (goal, name, seed),
         )
-        for methods in (quick, slow)
         for seed in range(num_seeds)
+        for name in ordered
         for goal in goals
-        for name in methods
     ]
 
 
