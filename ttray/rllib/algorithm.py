@@ -20,7 +20,7 @@ from ray.rllib.utils.metrics import (
 
 from ttray.core import dcs
 from ttray.core.experience import Experience
-from ttray.core.forecast import Forecast
+from ttray.core.forecast import WINDOW, Forecast
 from ttray.core.returns import return_interval
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
@@ -105,7 +105,7 @@ class TTPOIS(Algorithm):
             self._publish()
         # Last: an iteration that fails or is interrupted is done again, whole.
         self._num_batches, self._experience = self._num_batches + 1, experience
-        if forecast.problem and not self._forecast.problem:
+        if forecast.problem and self._num_batches % WINDOW == 0:  # once per window
             _LOG.warning("iteration %d: %s", self._num_batches, forecast.problem)
         self._forecast = forecast
 
