@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ttray.rllib.config import POISConfig, TTPOISConfig
     from ttray.runs.collect import collect
     from ttray.runs.evaluation import evaluate, ope
+    from ttray.runs.report.page import report
     from ttray.runs.training import train
 
     __version__: str
@@ -31,6 +32,7 @@ __all__ = [
     "evaluate",
     "ope",
     "planning",
+    "report",
     "train",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "digest": "ttray.core.batch",
     "evaluate": "ttray.runs.evaluation",
     "ope": "ttray.runs.evaluation",
+    "report": "ttray.runs.report.page",
     "train": "ttray.runs.training",
 }
 

@@ -93,6 +93,10 @@ TRAIN = {
         lambda r, d: r.config().improvement_settings().importance_weights == "per_decision",
     ),
     "--baseline": ("per_step", lambda r, d: r.config().improvement_settings().baseline == "per_step"),
+    "--set": (
+        "gain_tolerance=0.5",
+        lambda r, d: r.config().improvement_settings().search.gain_tolerance == 0.5,
+    ),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
 }
 
@@ -101,7 +105,7 @@ TRAIN = {
 def spied_training(monkeypatch):
     spy, connection = Spy([ROW | {"iteration": 1}]), Spy()
 
-    def pretend(run, directory, on_iteration):
+    def pretend(run, directory, on_iteration, trackers):
         on_iteration(ROW | {"iteration": 1})
         return spy(run, directory)
 
@@ -117,6 +121,39 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_a_file_of_settings_gives_way_to_the_command_line(call, spied_training):
+    Path("run.toml").write_text(
+        'preset = "reacher"\ngamma = 0.5\nseed = 3\nhidden_sizes = [8]\nmin_max_reward = "none"\n'
+    )
+    assert call("train", "--config", "run.toml", "--seed", "4", "--set", "hidden_sizes=[9, 9]").code == 0
+    run, _ = spied_training.arguments
+    assert (run.preset, run.gamma, run.seed) == ("reacher", 0.5, 4)
+    assert (run.hidden_sizes, run.min_max_reward) == ((9, 9), None)
+    assert call("train", "--config", "missing.toml").code == 2
+
+
+def test_the_settings_that_hold_are_told_at_the_start(call, spied_training):
+    text = call("train", "--preset", "dam").out
+    for word in ("ttray/Dam-v0", "budget 8640", "hidden_sizes [64, 32]", "runs/dam-TTPOIS-0.95-0"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_tracker_that_is_not_there_is_named_before_anything_starts(call, spied_training):
+    done = call("train", "--track", "mlflow")
+    assert (done.code, spied_training.arguments) == (2, None)
+    assert "pip install mlflow" in done.err
+    assert "wandb, mlflow" in call("train", "--track", "paper").err
+
+
+def test_a_report_is_written_where_it_is_said(call, trained):
+    assert json.loads(call("report", trained, "--html", "page.html", "--json").out)["page"] == "page.html"
+    assert "<svg" not in Path("page.html").read_text()  # drawn by whoever opens it
+    assert "SupplyChain" in Path("page.html").read_text()
+    assert "report.html" in call("report").out
+    assert "no run.json" in call("report", ".").err
 
 
 def test_the_words_of_options_are_those_that_there_are():
@@ -523,7 +560,8 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
 # --- all of them -----------------------------------------------------------------------------------------
 
 TESTED_ELSEWHERE = {
-    ("train", "--progress"), ("train", "--json"), ("plan", "--json"), ("collect", "--progress"),
+    ("train", "--progress"), ("train", "--json"), ("train", "--config"), ("train", "--track"),
+    ("report", "--html"), ("report", "--json"), ("plan", "--json"), ("collect", "--progress"),
     ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--json"), ("ope", "--policy"),
     ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
     ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
@@ -595,6 +633,9 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
         (("collect", "x.parquet", "--env", "CartPole-v1"), "pass both horizon and budget"),
         (("collect", "x.parquet", "--slots", "0"), "num_slots must be an integer, at least 1, found 0"),
         (("train", "--budget", "10"), "10"),
+        (("train", "--set", "gain_tolerance"), "a setting is written key=value"),
+        (("train", "--set", "gain_tolerence=1"), "did you mean 'gain_tolerance'?"),
+        (("train", "--set", "delta=2"), "delta"),
         (("plan", "--horizon", "10", "--budget", "5"), "5"),
         (("plan", "--delta", "1"), "delta"),
         (("plan", "--horizon", "0"), "'--horizon'"),

@@ -15,6 +15,7 @@ from ttray.cli.evaluate import evaluate
 from ttray.cli.listing import listing
 from ttray.cli.ope import ope
 from ttray.cli.plan import plan
+from ttray.cli.report import report
 from ttray.cli.reproduce import figure_names, reproduce
 from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
@@ -28,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _KINDS = {reproduce: listing(figure_names), bench: listing(benchmark_names)}
-for command in (plan, train, evaluate, ope, collect, compare, reproduce, bench):
+for command in (plan, train, evaluate, report, ope, collect, compare, reproduce, bench):
     app.command(cls=_KINDS.get(command))(command)
 # What follows `--` is another command with options of its own.
 app.command(context_settings={"allow_extra_args": True})(submit)

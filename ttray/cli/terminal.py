@@ -92,6 +92,18 @@ def one_of(choices: Collection[str]) -> Callable[[str | None], str | None]:
     return check
 
 
+def all_of(choices: Collection[str]) -> Callable[[list[str] | None], list[str] | None]:
+    """A check for an option that takes several of several words."""
+    check = one_of(choices)
+
+    def check_each(values: list[str] | None) -> list[str] | None:
+        for value in values or ():
+            check(value)
+        return values
+
+    return check_each
+
+
 def emit(result: Mapping[str, Any], as_json: bool, render: Callable[[], None]) -> None:
     """Prints a result: for a program, or for a person."""
     if as_json:

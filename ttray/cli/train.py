@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ttray
 from ttray.cli import options
-from ttray.cli.terminal import Tracker, emit, out
+from ttray.cli.terminal import Tracker, all_of, emit, out
+
+if TYPE_CHECKING:
+    from ttray.runs.run import Run
+
+TRACKERS = ("wandb", "mlflow")  # as in `runs.tracking`, which takes seconds to load
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Settings of the config that begin so."""
+    from ttray.runs.run import setting_names
+
+    return [f"{name}=" for name in sorted(setting_names()) if name.startswith(incomplete)]
 
 
 def train(
+    context: typer.Context,
     preset: options.Preset = None,
     algorithm: options.Algorithm = "TTPOIS",
     gamma: options.Gamma = None,
@@ -29,6 +42,28 @@ def train(
     strategy: options.TrainingStrategy = None,
     importance_weights: options.ImportanceWeights = None,
     baseline: options.Baseline = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            autocompletion=complete_setting,
+            help="Any other setting of the config; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings from a file, such as another run's run.toml.", show_default=False),
+    ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            callback=all_of(TRACKERS),
+            help=f"Tell also {' or '.join(TRACKERS)}; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -47,8 +82,45 @@ def train(
     ttray train --preset reacher --iterations 200 --env-runners 8 --directory D
 
     ttray train --env CartPole-v1 --horizon 200 --budget 8000
+
+    ttray train --preset dam --set hidden_sizes=[32,32] --set line_search=binary
+
+    ttray train --config runs/dam-TTPOIS-0.95-0/run.toml --directory again
     """
+    from ttray.runs.settings import parse_settings, read_settings
+
+    flags = {
+        "preset": preset,
+        "environment": env,
+        "algorithm": algorithm,
+        "gamma": gamma,
+        "seed": seed,
+        "num_iterations": iterations,
+        "num_env_runners": env_runners,
+        "checkpoint_every": checkpoint_every,
+        "horizon": horizon,
+        "budget": budget,
+        "delta": delta,
+        "strategy": strategy,
+        "importance_weights": importance_weights,
+        "baseline": baseline,
+    }
+    given = (read_settings(config) if config else {}) | parse_settings(set or [])
+    for name in given.keys() & flags.keys():  # what stands on the command line goes before a file
+        if not _is_said(context, name):
+            flags[name] = given[name]
+        del given[name]
     started = time.monotonic()
+
+    def tell(run: Run, directory: Path) -> None:
+        if not json:
+            out.print(
+                f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}, in {directory}",
+                markup=False,
+            )
+            words = ", ".join(f"{key} {_word(value)}" for key, value in run.to_settings().items())
+            out.print(textwrap.fill(words, 79, initial_indent="  ", subsequent_indent="  "), markup=False)
+
     with Tracker("training", iterations, progress) as tracker:
 
         def show(row: dict[str, float]) -> None:
@@ -60,21 +132,11 @@ def train(
             )
 
         trained = ttray.train(
-            preset=preset,
-            environment=env,
-            algorithm=algorithm,
-            gamma=gamma,
-            seed=seed,
-            num_iterations=iterations,
-            num_env_runners=env_runners,
-            checkpoint_every=checkpoint_every,
-            horizon=horizon,
-            budget=budget,
-            delta=delta,
-            strategy=strategy,
-            importance_weights=importance_weights,
-            baseline=baseline,
+            **flags,
+            settings=given,
             directory=directory,
+            trackers=track or (),
+            on_start=tell,
             on_iteration=show,
         )
     run, rows = trained.run, trained.rows
@@ -82,7 +144,6 @@ def train(
 
     def render() -> None:
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
-        out.print(f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}")
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
         if trained.problem:
             out.print(f"note        {trained.problem}", markup=False)
@@ -90,5 +151,21 @@ def train(
         out.print(f"picture     {trained.picture}", markup=False)
         out.print(f"checkpoint  {trained.checkpoint}", markup=False)
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
+        out.print(f"to look     ttray report {trained.directory}", markup=False)
 
-    emit({"run": asdict(run), "iterations": rows, "problem": trained.problem, "files": files}, json, render)
+    found = {"run": run.to_settings(), "iterations": rows, "problem": trained.problem, "files": files}
+    emit(found, json, render)
+
+
+# What the command calls otherwise than the config.
+_FLAGS = {"environment": "env", "num_iterations": "iterations", "num_env_runners": "env_runners"}
+
+
+def _is_said(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = context.get_parameter_source(_FLAGS.get(name, name))
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(list(value)) if isinstance(value, tuple) else str(value)

@@ -8,7 +8,6 @@ policy's distribution, and (in the schema metadata) the strategy that it was col
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ttray.core import metadata
 from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.distributions import from_description
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.schema import arrays_of, canonical, check_columns, from_message, to_message
-from ttray.core.validation import validate
-
-FORMAT_VERSION = 2
-_READABLE_VERSIONS = (1, 2)  # version 1: always with dist_inputs, never with last_obs
-_METADATA_PREFIX = "ttray."
+from ttray.core.validation import check_values, validate
 
 
 @dataclass(frozen=True)
@@ -50,57 +47,31 @@ class BatchInfo:
     distribution: dict[str, Any]
 
     def to_metadata(self) -> dict[bytes, bytes]:
-        """Encodes every field as JSON under a prefixed key."""
+        """For the schema of its table."""
         counts = self.strategy.trajectories_per_length
         lengths = np.flatnonzero(counts)
-        values = {
-            "format_version": FORMAT_VERSION,
-            "environment": self.environment,
-            "seed": self.seed,
-            "iteration": self.iteration,
-            "horizon": self.strategy.horizon,
-            "budget": self.strategy.budget,
-            "gamma": self.gamma,
-            "distribution": self.distribution,
-            "strategy": {
-                "kind": self.strategy.kind,
-                "gamma": self.strategy.gamma,
-                "lengths": (lengths + 1).tolist(),
-                "trajectories": counts[lengths].tolist(),
-            },
-        }
-        return {(_METADATA_PREFIX + k).encode(): json.dumps(v).encode() for k, v in values.items()}
+        return metadata.encode(
+            {
+                "environment": self.environment,
+                "seed": self.seed,
+                "iteration": self.iteration,
+                "horizon": self.strategy.horizon,
+                "budget": self.strategy.budget,
+                "gamma": self.gamma,
+                "distribution": self.distribution,
+                "strategy": {
+                    "kind": self.strategy.kind,
+                    "gamma": self.strategy.gamma,
+                    "lengths": (lengths + 1).tolist(),
+                    "trajectories": counts[lengths].tolist(),
+                },
+            }
+        )
 
     @classmethod
     def from_table(cls, table: pa.Table) -> BatchInfo:
-        """Reads the metadata of a batch's table."""
-        raw = table.schema.metadata or {}
-        prefix = _METADATA_PREFIX.encode()
-        values = {
-            key.removeprefix(prefix).decode(): json.loads(value)
-            for key, value in raw.items()
-            if key.startswith(prefix)
-        }
-        version = values.get("format_version")
-        if version not in _READABLE_VERSIONS:
-            raise ValueError(
-                f"the table has ttray format version {version}, this program reads the versions "
-                f"{', '.join(map(str, _READABLE_VERSIONS))}; pass a table written by ttray.collect or "
-                "`write_parquet`"
-            )
-        planned = values["strategy"]
-        counts = np.zeros(values["horizon"], dtype=np.int64)
-        counts[np.asarray(planned["lengths"]) - 1] = planned["trajectories"]
-        return cls(
-            environment=values["environment"],
-            seed=values["seed"],
-            iteration=values["iteration"],
-            strategy=DataCollectionStrategy.from_trajectories_per_length(
-                counts, kind=planned["kind"], gamma=planned["gamma"]
-            ),
-            gamma=values["gamma"],
-            distribution=values["distribution"],
-        )
+        """Reads the metadata of a batch's table; ValueError for what is no batch's."""
+        return cls(**metadata.decode(table.schema.metadata, table.num_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +145,22 @@ def write_parquet(table: pa.Table, path: str | Path) -> None:
 
 
 def read_parquet(path: str | Path) -> pa.Table:
-    """Reads a batch that `write_parquet` wrote; other files are a ValueError."""
-    table = pq.read_table(Path(path))
+    """Reads a batch that `write_parquet` wrote, and proves that it is one: metadata, columns, values, plan.
+
+    Nothing in the file is executed. Any other file is a ValueError that names it.
+    """
     try:
+        # What the file says of its columns and of the plan first: only then are rows read.
+        with pq.ParquetFile(Path(path)) as file:
+            check_columns(file.schema_arrow)
+            metadata.decode(file.schema_arrow.metadata, file.metadata.num_rows)
+            table = file.read()
         check_columns(table.schema)
-        BatchInfo.from_table(table)
-    except ValueError as problem:
+        info = BatchInfo.from_table(table)
+        check_values(table, from_description(info.distribution))
+        validate(table, info.strategy)
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (pa.ArrowException, ValueError, OSError, MemoryError, OverflowError) as problem:
         raise ValueError(f"{path} is not a ttray batch: {problem}") from problem
     return table

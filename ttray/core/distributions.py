@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ttray.core.checks import check_count
+
 _SMALLEST_NOISE = np.finfo(np.float32).tiny
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -62,6 +64,10 @@ class ActionDistribution(ABC):
         """
 
     @abstractmethod
+    def check_actions(self, action: NDArray[Any]) -> None:
+        """Raises ValueError for recorded actions, `[rows]` or `[rows, size]`, that it cannot give."""
+
+    @abstractmethod
     def draw_noise(self, stream: np.random.Generator, out: NDArray[np.float32]) -> None:
         """Fills `[steps, noise_size]`, contiguous; the same numbers in one block or in several."""
 
@@ -74,10 +80,26 @@ class MultiCategorical(ActionDistribution):
     """Independent choices out of `num_actions[i]`; inputs are their unnormalised logits side by side."""
 
     def __init__(self, num_actions: tuple[int, ...]) -> None:
-        self.num_actions = num_actions
+        if not num_actions:
+            raise ValueError("num_actions must have at least one number, found none")
+        self.num_actions = tuple(check_count("a number in num_actions", each) for each in num_actions)
         self.num_inputs = self.noise_size = sum(num_actions)
         self._starts = np.concatenate(([0], np.cumsum(num_actions)))
         self._equal_choices = len(set(num_actions)) == 1
+
+    def check_actions(self, action: NDArray[Any]) -> None:
+        """See base class."""
+        choices = action.reshape(len(action), -1)
+        if choices.dtype.kind != "i" or choices.shape[1] != len(self.num_actions):
+            raise ValueError(
+                f"actions must be {len(self.num_actions)} integers each, found {action.dtype} of shape "
+                f"{action.shape[1:]}"
+            )
+        if len(choices) and (choices.min() < 0 or (choices.max(0) >= np.array(self.num_actions)).any()):
+            raise ValueError(
+                f"actions must be from 0 to below {list(self.num_actions)}, found {choices.min(0).tolist()} "
+                f"to {choices.max(0).tolist()}"
+            )
 
     def describe(self) -> dict[str, Any]:
         """See base class."""
@@ -227,9 +249,16 @@ class DiagonalGaussian(ActionDistribution):
     """Independent Gaussians; inputs are `size` means and then `size` logs of standard deviations."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size = check_count("size", size)
         self.num_inputs = 2 * size
         self.noise_size = size
+
+    def check_actions(self, action: NDArray[Any]) -> None:
+        """See base class."""
+        if action.dtype.kind != "f" or action.shape[1:] != (self.size,):
+            raise ValueError(
+                f"actions must be {self.size} floats each, found {action.dtype} of shape {action.shape[1:]}"
+            )
 
     def describe(self) -> dict[str, Any]:
         """See base class."""

@@ -1,6 +1,11 @@
-"""Whether a table is exactly what a strategy planned: nothing lost, nothing invented, nothing twice."""
+"""Whether a table is exactly what a strategy planned: nothing lost, nothing invented, nothing twice.
+
+And whether its values are such as can have been recorded, for tables from outside.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +14,9 @@ from numpy.typing import NDArray
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import trajectory_lengths
 from ttray.core.schema import array_of, arrays_of, canonical, check_columns, offsets_of
+
+if TYPE_CHECKING:  # validating a plan needs no torch, whose import takes seconds
+    from ttray.core.distributions import ActionDistribution
 
 _NAMED_AT_MOST = 10  # trajectories that one error message lists
 
@@ -70,6 +78,41 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: ra
             f"{strategy.budget} steps): " + "; ".join(found) + ". Collect these trajectories again, "
             "or pass the strategy that the table was collected under"
         )
+
+
+def check_values(table: pa.Table, distribution: ActionDistribution) -> None:
+    """Raises ValueError for nulls, numbers that are not finite, and actions that cannot have been drawn.
+
+    Args:
+        table: With the columns of a batch, rows in any order.
+        distribution: Of its actions.
+    """
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count or any(values.null_count for values in _elements(column)):
+            raise ValueError(f"column {name!r} has nulls")
+        for values in arrays_of(table, name):
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise ValueError(
+                    f"column {name!r} has {_count_not_finite(values)} values that are not finite"
+                )
+    distribution.check_actions(array_of(table, "action"))
+    if "dist_inputs" in table.column_names:
+        found = table.schema.field("dist_inputs").type.list_size
+        if found != distribution.num_inputs:
+            raise ValueError(
+                f"dist_inputs has {found} numbers a row, its distribution needs {distribution.num_inputs}"
+            )
+
+
+def _elements(column: pa.ChunkedArray) -> list[pa.Array]:
+    """What the lists of a column hold; nothing for other columns."""
+    is_list = pa.types.is_fixed_size_list(column.type) or pa.types.is_list(column.type)
+    return [chunk.flatten() for chunk in column.chunks] if is_list else []
+
+
+def _count_not_finite(values: NDArray[np.floating]) -> int:
+    return int(np.count_nonzero(~np.isfinite(values)))
 
 
 def _name_trajectories(ids: NDArray[np.int64]) -> str:

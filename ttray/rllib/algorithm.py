@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
@@ -94,6 +95,20 @@ class TTPOIS(Algorithm):
     def last_batch(self) -> pa.Table | None:
         """The table of the last training batch, fetched if it is not here yet; None before the first."""
         return None if self._last is None else self._last.batch().table
+
+    def steps(self) -> list[dict[str, float]]:
+        """A row per step of the last plan: its samples, and f_t, its part in the variance of the return.
+
+        f_t is what the batches so far tell; NaN where no step was seen twice.
+        """
+        observed = self._experience.observed
+        strategy = self._last.info.strategy if self._last else self.config.data_collection_strategy(observed)
+        unknown = np.full(strategy.horizon, np.nan)
+        variances = unknown if observed is None else observed.variances()
+        return [
+            {"t": t, "num_samples": int(number), "variance": float(variance)}
+            for t, (number, variance) in enumerate(zip(strategy.samples_per_step, variances, strict=True))
+        ]
 
     def training_step(self) -> None:
         """Collect, improve, publish."""

@@ -27,7 +27,7 @@ RESULTS = (
     "bound_after",
     "effective_sample_size",
 )
-COLUMNS = (*RESULTS, "num_quotas_redispatched", "sample_time_s", "optimise_time_s")
+COLUMNS = (*RESULTS, "num_quotas_redispatched", "sample_time_s", "optimise_time_s", "iteration_time_s")
 
 
 def curve_row(result: Mapping[str, Any]) -> dict[str, float]:
@@ -35,6 +35,7 @@ def curve_row(result: Mapping[str, Any]) -> dict[str, float]:
     sampled, learned = result["env_runners"], result["learners"]["default_policy"]
     row = {"iteration": result["training_iteration"]}
     row["num_env_steps"] = int(sampled["num_env_steps_sampled_lifetime"])
+    row["iteration_time_s"] = result["time_this_iter_s"]
     row |= {key: sampled[key] for key in COLUMNS if key in sampled}
     row |= {key: learned[key] for key in COLUMNS if key in learned}
     return {key: row[key] for key in COLUMNS}

@@ -1,19 +1,56 @@
-"""Directories of runs: where they are, and the one complete checkpoint in each, whatever is killed when."""
+"""Directories of runs: where they are, who may write there, and their one complete checkpoint."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CHECKPOINT = "checkpoint"
+DESCRIPTION, CONFIG = "run.json", "run.toml"
+METRICS, STEPS, PICTURE = "metrics.csv", "steps.csv", "curve.png"
+_LOCK = "lock"
 _FRESH, _FORMER = "checkpoint.new", "checkpoint.old"
 
 
 def runs_directory() -> Path:
     """Where results go unless something else is said: $TTRAY_RUNS, on clusters a volume, else `runs`."""
     return Path(os.environ.get("TTRAY_RUNS", "runs"))
+
+
+def check_directory(directory: Path) -> None:
+    """Raises ValueError unless files can be written there, now or once it is made."""
+    existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+    if not existing.is_dir():
+        raise ValueError(f"{existing} is a file; choose another directory, or move it away")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f"{existing} cannot be written to; choose another directory, or change its mode")
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps every other process from training into a directory; the lock ends with this one, however it ends.
+
+    Raises:
+        ValueError: Another process has it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / _LOCK).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ValueError(
+                f"process {file.read().strip() or '?'} is training into {directory}; wait for it, or choose "
+                "another directory"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def find_checkpoint(path: str | Path) -> Path:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Self
 
 from ttray.core.checks import check_count, check_delta
 from ttray.rllib.config import POISConfig, TTPOISConfig
@@ -38,6 +43,8 @@ class Run:
         num_offline_iterations: Offline iterations per batch.
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
+        settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` that have no name above,
+            such as `gain_tolerance`; and, in place of a preset's, of those that have.
     """
 
     preset: str | None = None
@@ -58,8 +65,27 @@ class Run:
     num_offline_iterations: int = field(init=False)
     importance_weight_clip: float | None = field(init=False)
     min_max_reward: float | None = field(init=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """A run from settings of all kinds by name, such as those that a file holds."""
+        own = {each.name for each in fields(cls) if each.init} - {"settings"}
+        return cls(
+            **{key: value for key, value in settings.items() if key in own},
+            settings={key: value for key, value in settings.items() if key not in own},
+        )
+
+    def to_settings(self) -> dict[str, Any]:
+        """Every setting that holds, by name: what `of` makes the same run of."""
+        named = asdict(self)
+        return named | named.pop("settings")
 
     def __post_init__(self) -> None:
+        given = dict(self.settings)
+        for key in given:
+            if key not in setting_names():
+                raise ValueError(f"there is no setting {key!r}{_meant(key)}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
         for name, minimum in (
@@ -78,7 +104,7 @@ class Run:
         )
         defaults = ALGORITHMS[self.algorithm]()
         settings = task.preset or defaults
-        complete = {
+        complete: dict[str, Any] = {
             "preset": task.preset and task.preset.name,
             "gamma": task.gamma,
             "environment": task.environment,
@@ -93,6 +119,9 @@ class Run:
             "importance_weight_clip": settings.importance_weight_clip,
             "min_max_reward": settings.min_max_reward,
         }
+        complete |= {key: given.pop(key) for key in list(given) if key in complete}
+        complete["hidden_sizes"] = tuple(complete["hidden_sizes"])
+        complete["settings"] = given
         for name, value in complete.items():
             object.__setattr__(self, name, value)
 
@@ -108,7 +137,7 @@ class Run:
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""
-        return (
+        config = (
             ALGORITHMS[self.algorithm]()
             .environment(self.environment)
             .env_runners(num_env_runners=self.num_env_runners)
@@ -127,3 +156,31 @@ class Run:
             )
             .debugging(seed=self.seed, log_level="ERROR")
         )
+        for method, names in _names_by_method().items():
+            getattr(config, method)(**{key: value for key, value in self.settings.items() if key in names})
+        return config
+
+
+@cache
+def _names_by_method() -> Mapping[str, frozenset[str]]:
+    """Our own arguments of the config's methods, and those of RLlib that a run may want to change."""
+    ours = {
+        method: frozenset(
+            name
+            for name, parameter in inspect.signature(getattr(TTPOISConfig, method)).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        )
+        for method in ("training", "env_runners")
+    }
+    ours["env_runners"] |= {"num_envs_per_env_runner", "num_cpus_per_env_runner"}
+    return ours | {"learners": frozenset({"num_learners"})}
+
+
+def setting_names() -> frozenset[str]:
+    """What `Run.settings` may name."""
+    return frozenset().union(*_names_by_method().values())
+
+
+def _meant(key: str) -> str:
+    close = get_close_matches(key, setting_names(), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(sorted(setting_names()))}"

@@ -46,7 +46,7 @@ def choose_task(
         budget: Environment steps of a batch; needed without a preset.
         gamma: Discount; the preset's smallest, or 0.99 without one.
     """
-    if environment is None:
+    if environment is None or (preset_name is not None and preset(preset_name).environment == environment):
         chosen: Preset | None = preset(preset_name or DEFAULT_PRESET)
     elif preset_name is not None:
         raise ValueError(

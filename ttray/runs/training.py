@@ -1,30 +1,44 @@
 """A training run as a person wants it: from a preset, with progress, resumable, its results in files.
 
-A run is a directory: `run.json` (all settings that hold), `metrics.csv` (a row per iteration), `checkpoint/`
-(the newest whole checkpoint) and `curve.png`. Killing the process at any time leaves a usable checkpoint:
-a new one is complete before it takes the place of the last. A first Ctrl-C or SIGTERM ends the iteration that
-is under way, saves and stops; a second one stops at once.
+A run is a directory: `run.json` (all settings that hold) and `run.toml` (the same, for `--config`),
+`metrics.csv` (a row per iteration, as it goes on) and TensorBoard's events, `steps.csv` (a row per step of
+the last plan), `checkpoint/` (the newest whole checkpoint) and `curve.png`. Killing the process at any time
+leaves a usable checkpoint: a new one is complete before it takes the place of the last. A first Ctrl-C or
+SIGTERM ends the iteration that is under way, saves and stops; a second one stops at once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
+from ttray.rllib.env_runner import maker_from_config
 from ttray.runs.connection import connect
 from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
-from ttray.runs.directories import CHECKPOINT, newest_checkpoint, replace_checkpoint, runs_directory
+from ttray.runs.directories import (
+    CHECKPOINT,
+    CONFIG,
+    DESCRIPTION,
+    METRICS,
+    PICTURE,
+    STEPS,
+    check_directory,
+    locked,
+    newest_checkpoint,
+    replace_checkpoint,
+    runs_directory,
+)
 from ttray.runs.run import Run
+from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
+from ttray.runs.tracking import Tracking, check_trackers
 
 OnIteration = Callable[[dict[str, float]], None]
-
-_DESCRIPTION, _METRICS, _PICTURE = "run.json", "metrics.csv", "curve.png"
 
 
 @dataclass(frozen=True)
@@ -57,12 +71,12 @@ class TrainingResult:
     @property
     def metrics(self) -> Path:
         """The rows as a file."""
-        return self.directory / _METRICS
+        return self.directory / METRICS
 
     @property
     def picture(self) -> Path:
         """The rows as a picture."""
-        return self.directory / _PICTURE
+        return self.directory / PICTURE
 
 
 def train(
@@ -81,7 +95,10 @@ def train(
     strategy: str | None = None,
     importance_weights: str | None = None,
     baseline: str | None = None,
+    settings: Mapping[str, Any] | None = None,
     directory: str | Path | None = None,
+    trackers: Sequence[str] = (),
+    on_start: Callable[[Run, Path], None] | None = None,
     on_iteration: OnIteration | None = None,
 ) -> TrainingResult:
     """Trains TT-POIS or POIS, or goes on from the checkpoint in the directory.
@@ -108,8 +125,11 @@ def train(
         importance_weights: One weight per "trajectory" (the paper's) or "per_decision"; the preset's unless
             given.
         baseline: "none" (the paper's) or "per_step"; the preset's unless given.
+        settings: Further arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners`, by name.
         directory: Where the files go, in $TTRAY_RUNS or `runs` unless given. One that holds a run can only go
             on with that run.
+        trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
+        on_start: Told the run, with all settings that hold, and its directory before Ray starts.
         on_iteration: Told the row of each iteration.
 
     Raises:
@@ -130,20 +150,34 @@ def train(
         strategy=strategy,
         importance_weights=importance_weights,
         baseline=baseline,
+        settings=settings or {},
     )
-    run.config().validate()  # before the seconds that Ray takes to start
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
-    connect(run.num_env_runners)
-    return TrainingResult(run, train_run(run, where, on_iteration), where)
+    # All that can be refused, before the seconds that Ray takes to start.
+    check_trackers(trackers)
+    check_directory(where)
+    _check_same_run(run, where)
+    config = run.config()
+    config.validate()
+    maker_from_config(config).facts().check_horizon(config.horizon)
+    with locked(where):
+        if on_start:
+            on_start(run, where)
+        connect(run.num_env_runners)
+        rows = train_run(run, where, on_iteration, trackers=trackers)
+    return TrainingResult(run, rows, where)
 
 
-def train_run(run: Run, directory: Path, on_iteration: OnIteration | None = None) -> list[dict[str, float]]:
+def train_run(
+    run: Run, directory: Path, on_iteration: OnIteration | None = None, *, trackers: Sequence[str] = ()
+) -> list[dict[str, float]]:
     """Trains a run on the Ray that this process is connected to; see `train`.
 
     Args:
         run: What to train.
         directory: Where the files go.
         on_iteration: Told the row of each iteration.
+        trackers: Told it, too.
 
     Returns:
         The rows of the learning curve, those before a resumption included.
@@ -151,11 +185,17 @@ def train_run(run: Run, directory: Path, on_iteration: OnIteration | None = None
     _check_same_run(run, directory)
     algorithm, rows = _begin(run, directory)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / _DESCRIPTION).write_text(json.dumps(asdict(run), indent=2) + "\n")
+    settings = run.to_settings()
+    (directory / DESCRIPTION).write_text(json.dumps(settings, indent=2) + "\n")
+    write_settings(directory / CONFIG, settings)
     try:
-        with stop_requests() as requests:
+        with (
+            stop_requests() as requests,
+            Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking,
+        ):
             while len(rows) < run.num_iterations:
                 rows.append(curve_row(algorithm.train()))
+                tracking.add(rows[-1])
                 if on_iteration:
                     on_iteration(rows[-1])
                 is_last = len(rows) == run.num_iterations
@@ -165,7 +205,7 @@ def train_run(run: Run, directory: Path, on_iteration: OnIteration | None = None
                     raise Stopped(requests[0], directory / CHECKPOINT)
     finally:
         algorithm.stop()
-    _draw(run, rows, directory / _PICTURE)
+    _draw(run, rows, directory / PICTURE)
     return rows
 
 
@@ -175,14 +215,14 @@ def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, flo
     if checkpoint is None:
         return algorithm, []
     algorithm.restore_from_path(checkpoint)
-    return algorithm, read_csv(checkpoint / _METRICS)
+    return algorithm, read_csv(checkpoint / METRICS)
 
 
 def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path) -> None:
     def write(checkpoint: Path) -> None:
         algorithm.save_to_path(checkpoint)
-        write_csv(checkpoint / _METRICS, rows)
-        write_csv(directory / _METRICS, rows)
+        write_csv(checkpoint / METRICS, rows)
+        write_csv(directory / STEPS, algorithm.steps())
 
     replace_checkpoint(directory, write)
 
@@ -197,12 +237,13 @@ _MAY_CHANGE = ("num_iterations", "num_env_runners", "checkpoint_every")
 
 
 def _check_same_run(run: Run, directory: Path) -> None:
-    path = directory / _DESCRIPTION
+    path = directory / DESCRIPTION
     if path.exists():
         found = json.loads(path.read_text())
-        for key, value in json.loads(json.dumps(asdict(run))).items():
-            if key not in _MAY_CHANGE and found.get(key) != value:
+        asked = json.loads(json.dumps(run.to_settings()))
+        for key in dict.fromkeys([*asked, *found]):
+            if key not in _MAY_CHANGE and found.get(key) != asked.get(key):
                 raise ValueError(
-                    f"{directory} holds a run with {key}={found.get(key)!r}, not {value!r}; choose another "
-                    "directory, or remove this one"
+                    f"{directory} holds a run with {key}={found.get(key)!r}, not {asked.get(key)!r}; choose "
+                    "another directory, or remove this one"
                 )

@@ -1,0 +1,166 @@
+"""The report page, in a real browser: it draws what the files of runs hold, and plans as Python does."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import ttray
+from ttray.core import dcs, planning
+from ttray.runs.curves import COLUMNS, write_csv
+from ttray.runs.directories import DESCRIPTION, METRICS, STEPS
+from ttray.runs.run import Run
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+in_a_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (Debian's package chromium)")
+
+
+def leave_run(directory, returns, **settings):
+    """Writes what a run leaves, without training it."""
+    run = Run("dam-fast", **settings)
+    directory.mkdir(parents=True)
+    (directory / DESCRIPTION).write_text(json.dumps(run.to_settings()))
+    rows = [
+        dict.fromkeys(COLUMNS, 1.0)
+        | {"iteration": number, "num_env_steps": 1080 * number, "discounted_return": value}
+        | {"bound_before": value - 3.0, "bound_after": value - 1.0, "iteration_time_s": 2.5}
+        for number, value in enumerate(returns, 1)
+    ]
+    write_csv(directory / METRICS, rows)
+    samples = run.config().data_collection_strategy().samples_per_step
+    variances = np.where(samples > 1, 4.0, np.nan)
+    write_csv(
+        directory / STEPS,
+        [
+            {"t": t, "num_samples": n, "variance": f}
+            for t, (n, f) in enumerate(zip(samples, variances, strict=True))
+        ],
+    )
+    return directory
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [
+        leave_run(tmp_path / "zero", [-9.0, -5.0, -4.0], seed=0),
+        leave_run(tmp_path / "one", [-7.0, -5.0], seed=1),
+        leave_run(tmp_path / "pois", [-9.0, -8.0], algorithm="POIS"),
+    ]
+
+
+def data_of(page):
+    return json.loads(re.search(r"<script>const DATA = (.*);</script>", page.read_text()).group(1))
+
+
+def test_runs_that_differ_in_their_seed_only_are_one_line(runs, tmp_path):
+    data = data_of(ttray.report(*runs, path=tmp_path / "report.html"))
+    together, alone = data["groups"]
+    assert together["label"] == "zero and others, 2 seeds"
+    assert together["discounted_return"]["mean"] == [-8.0, -5.0]  # as far as both go
+    low, high = (np.array(together["discounted_return"][key]) for key in ("low", "high"))
+    assert high[0] - low[0] > 2.0
+    assert high[1] == low[1]
+    assert (alone["label"], alone["discounted_return"]["low"]) == ("pois", None)
+    first = data["runs"][0]
+    assert (first["predicted"], first["measured"]) == ([2.0, 2.0], [4.0, 1.0])
+    assert first["phases"] == {"collecting": 3.0, "optimising": 3.0, "the rest": 1.5}
+    assert [plan["samples"][-1] for plan in data["plans"]] == [1, 3]  # two plans for three runs
+    assert data["plans"][0]["measured_share"][-1] == pytest.approx(1.0)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has no run\.json; pass directories of runs"):
+        ttray.report(tmp_path)
+
+
+def test_names_of_runs_cannot_end_the_script(runs, tmp_path):
+    evil = runs[0].rename(tmp_path / "x<")
+    text = ttray.report(evil, path=tmp_path / "report.html").read_text()
+    (evil / DESCRIPTION).write_text((evil / DESCRIPTION).read_text().replace("ttray/Dam-v0", "</script><b>"))
+    text = ttray.report(evil, path=tmp_path / "report.html").read_text()
+    assert "</script><b>" not in text
+
+
+def browse(page, address="", script=""):
+    """Opens a page, runs a script in it, gives what became of it; errors of its console are errors here."""
+    copy = page.with_name("opened.html")
+    copy.write_text(page.read_text().replace("</body>", f"<script>{script}</script></body>"))
+    flags = (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        "--enable-logging=stderr", f"--user-data-dir={page.parent / 'browser'}",
+    )  # fmt: skip
+    done = subprocess.run(
+        [BROWSER, *flags, f"file://{copy}{address}"], capture_output=True, text=True, timeout=120
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def shown(dom, name):
+    return re.search(rf'id="{name}"[^>]*>([^<]*)<', dom).group(1)
+
+
+@in_a_browser
+def test_the_page_draws_all_charts_and_tables(runs, tmp_path):
+    dom = browse(ttray.report(*runs, path=tmp_path / "report.html"))
+    for figure in ("discounted", "undiscounted", "gains", "samples", "variance", "explored"):
+        chart = dom.partition(f'<figure id="{figure}">')[2].partition("</figure>")[0]
+        assert chart.count("<path") + chart.count("<circle") >= 2, figure
+        assert "NaN" not in chart
+    assert '<tr class="differs"><td>seed</td>' in dom
+    assert "ttray train --config" in shown(dom, "commands")
+
+
+def expected(horizon, budget, gamma, delta, accuracy):
+    planned, uniform = (
+        dcs.truncated(horizon, budget, gamma),
+        dcs.uniform(horizon, budget, drop_remainder=True),
+    )
+    widths = [dcs.hoeffding_width(each, gamma=gamma, delta=delta) for each in (planned, uniform)]
+    budgets = [
+        planning.required_budget(accuracy, delta=delta, horizon=horizon, gamma=gamma, strategy=name)
+        for name in ("truncated", "uniform")
+    ]
+    return {
+        "num-trajectories": f"{planned.num_trajectories:,}",
+        "width": f"±{float(f'{widths[0]:.4g}'):g}",
+        "uniform-width": f"±{float(f'{widths[1]:.4g}'):g}",
+        "narrower": f"{100 * (1 - widths[0] / widths[1]):.1f} %",
+        "required": f"{budgets[0]:,}",
+        "uniform-required": f"{budgets[1]:,}",
+    }
+
+
+@in_a_browser
+@pytest.mark.parametrize(
+    "values", [(360, 8640, 0.95, 0.1, 0.5), (1, 1, 0.5, 0.5, 1.0), (200, 200, 1.0, 0.01, 30.0)]
+)
+def test_the_explorer_shows_the_numbers_of_the_python_code(tmp_path, values):
+    names = ("horizon", "budget", "gamma", "delta", "accuracy")
+    address = "#" + "&".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+    dom = browse(ttray.report(path=tmp_path / "plans.html"), address)
+    numbers = expected(*values)
+    assert {name: shown(dom, name) for name in numbers} == numbers
+
+
+@in_a_browser
+def test_moving_the_sliders_changes_the_numbers(tmp_path):
+    move = (
+        "for (const [name, at] of [['horizon', 700], ['budget', 400], ['gamma', 500], ['delta', 20],"
+        " ['accuracy', 600]]) { const slider = document.getElementById(name); slider.value = at;"
+        " slider.dispatchEvent(new Event('input')); }"
+    )
+    dom = browse(ttray.report(path=tmp_path / "plans.html"), script=move)
+    words = shown(dom, "plan-command").split()
+    said = dict(zip(words[2::2], words[3::2], strict=True))
+    assert said["--horizon"] != "360"
+    numbers = expected(
+        int(said["--horizon"]),
+        int(said["--budget"]),
+        *(float(said[f"--{x}"]) for x in ("gamma", "delta", "accuracy")),
+    )
+    assert {name: shown(dom, name) for name in numbers} == numbers

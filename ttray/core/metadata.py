@@ -1,0 +1,153 @@
+"""The metadata of a batch's table, as a file may hold it: every value is checked before it is used.
+
+A declared schema: for each key, what it must be. Sizes are compared with the number of rows that are really
+there before anything is allocated, so that a short file cannot ask for much memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ttray.core.checks import check_count, check_gamma
+from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.distributions import from_description
+
+FORMAT_VERSION = 2
+_READABLE_VERSIONS = (1, 2)  # version 1: always with dist_inputs, never with last_obs
+_PREFIX = "ttray."
+_MAX_HORIZON = 10**7  # a plan has an array of this size; longer than any that was ever collected
+_MAX_TEXT = 10**4  # characters of a name
+
+
+def encode(values: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Values as JSON under prefixed keys, with the version of the format."""
+    versioned = {"format_version": FORMAT_VERSION, **values}
+    return {(_PREFIX + key).encode(): json.dumps(value).encode() for key, value in versioned.items()}
+
+
+def decode(metadata: Mapping[bytes, bytes] | None, num_rows: int) -> dict[str, Any]:
+    """Reads what `encode` wrote for a batch: `environment`, `seed`, `iteration`, `strategy`, …
+
+    Args:
+        metadata: Of the schema of a table.
+        num_rows: Of that table.
+
+    Returns:
+        The values by key; the strategy as a strategy.
+
+    Raises:
+        ValueError: A value is missing, of another type, out of range, or does not fit the others.
+    """
+    prefix = _PREFIX.encode()
+    found = {
+        key.removeprefix(prefix).decode(errors="replace"): _from_json(key, value)
+        for key, value in (metadata or {}).items()
+        if key.startswith(prefix)
+    }
+    version = found.get("format_version")
+    if isinstance(version, bool) or version not in _READABLE_VERSIONS:
+        raise ValueError(
+            f"the table has ttray format version {_short(version)}, this program reads the versions "
+            f"{', '.join(map(str, _READABLE_VERSIONS))}; pass a table written by ttray.collect or "
+            "`write_parquet`"
+        )
+    if missing := _CHECKS.keys() - found.keys():
+        raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
+    values = {name: check(name, found[name]) for name, check in _CHECKS.items()}
+    strategy = _strategy(values.pop("strategy"), values.pop("horizon"), num_rows)
+    if (budget := values.pop("budget")) != strategy.budget:
+        raise ValueError(f"its budget is {budget}, but its strategy plans {strategy.budget} steps")
+    return values | {"strategy": strategy}
+
+
+def _from_json(key: bytes, value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{key.decode(errors='replace')} is no JSON: {problem}") from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise ValueError(f"{name} must be a text of at most {_MAX_TEXT} characters, found {_short(value)}")
+    return value
+
+
+def _count(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if check_count(name, value, minimum) > maximum:
+            raise ValueError(f"{name} must be at most {maximum}, found {_short(value)}")
+        return int(value)
+
+    return check
+
+
+def _gamma(_: str, value: Any) -> float | None:
+    return None if value is None else check_gamma(value)
+
+
+def _distribution(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a mapping, found {_short(value)}")
+    from_description(value)
+    return value
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    wanted = {"kind", "gamma", "lengths", "trajectories"}
+    if not isinstance(value, dict) or value.keys() != wanted:
+        raise ValueError(f"{name} must have {', '.join(sorted(wanted))}, found {_short(value)}")
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "environment": _text,
+    "seed": _count(0, 2**128 - 1),
+    "iteration": _count(0),
+    "horizon": _count(1, _MAX_HORIZON),
+    "budget": _count(1),
+    "gamma": _gamma,
+    "distribution": _distribution,
+    "strategy": _mapping,
+}
+
+
+def _strategy(planned: Mapping[str, Any], horizon: int, num_rows: int) -> DataCollectionStrategy:
+    counts = np.zeros(horizon, dtype=np.int64)
+    pairs = _pairs(planned["lengths"], planned["trajectories"])
+    total = 0
+    for length, number in pairs:
+        if not 1 <= length <= horizon or number < 1 or counts[length - 1]:
+            raise ValueError(
+                f"its strategy has {_short(number)} trajectories of length {_short(length)}; each length "
+                f"from 1 to the horizon {horizon} may stand once, with at least one trajectory"
+            )
+        total += number
+        if total > num_rows:  # each has a first step
+            raise ValueError(f"its strategy has over {num_rows} trajectories, but it has {num_rows} rows")
+        counts[length - 1] = number
+    return DataCollectionStrategy.from_trajectories_per_length(
+        counts, kind=_text("kind", planned["kind"]), gamma=_gamma("gamma", planned["gamma"])
+    )
+
+
+def _pairs(lengths: Any, numbers: Any) -> list[tuple[int, int]]:
+    if not isinstance(lengths, list) or not isinstance(numbers, list) or len(lengths) != len(numbers):
+        raise ValueError(
+            "its strategy needs as many lengths as numbers of trajectories, found "
+            f"{_short(lengths)} and {_short(numbers)}"
+        )
+    check = _count(0)
+    return [
+        (check("a length", length), check("a number of trajectories", number))
+        for length, number in zip(lengths, numbers, strict=True)
+    ]

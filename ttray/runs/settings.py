@@ -1,0 +1,74 @@
+"""Settings by name, as people write them: `key=value` on a command line, or lines of a TOML file.
+
+What TOML has no word for is the string "none": no limit, where a setting may have one.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_NONE = "none"
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
+    """Reads "key=value" texts: numbers, true and false, lists and words.
+
+    Raises:
+        ValueError: A text has no "=", or a key comes twice.
+    """
+    settings: dict[str, Any] = {}
+    for text in assignments:
+        key, sign, value = (part.strip() for part in text.partition("="))
+        if not (key and sign and value):
+            raise ValueError(f"a setting is written key=value, found {text!r}")
+        if key in settings:
+            raise ValueError(f"{key} is set twice, to {settings[key]!r} and to {value}")
+        settings[key] = _value(value)
+    return settings
+
+
+def _value(text: str) -> Any:
+    try:
+        return _from_toml(tomllib.loads(f"value = {text}")["value"])
+    except tomllib.TOMLDecodeError:
+        return _from_toml(text)  # a word without quotes
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """Reads a TOML file of settings, such as the `run.toml` of a run.
+
+    Raises:
+        ValueError: The file cannot be read.
+    """
+    path = Path(path).expanduser()
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read: {problem.strerror}; pass the run.toml of a run") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"{path} is no TOML file: {problem}") from None
+    return {key: _from_toml(value) for key, value in found.items()}
+
+
+def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Writes what `read_settings` reads: numbers, words, lists of them, None, and tables of words."""
+    lines = [f"{key} = {_to_toml(value)}\n" for key, value in settings.items()]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _from_toml(value: Any) -> Any:
+    return None if value == _NONE else value
+
+
+def _to_toml(value: Any) -> str:
+    if value is None:
+        return json.dumps(_NONE)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_to_toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_to_toml(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False)  # its words for numbers, truth and strings are TOML's
