@@ -30,8 +30,8 @@ RESULTS = {
     "env_runners": {
         "discounted_return": "Ĵ, the estimated return of the policy that collected the batch.",
         "episode_return_mean": "The same without a discount; the name that Tune's tables look for.",
-        "predicted_gain": "The gain of the bound on the batch before; NaN at first.",
-        "measured_gain": "What this return is above that of the batch before; NaN at first.",
+        "predicted_gain": "The gain of the bound on the batch before; 0 at first.",
+        "measured_gain": "What this return is above that of the batch before; 0 at first.",
         "is_gain_followed": "False if twenty iterations of gains of the bound brought no gain in return; a "
         "log line then says what to change.",
         "num_env_steps_sampled": "Transitions in the batch.",

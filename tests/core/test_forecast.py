@@ -1,7 +1,5 @@
 """Whether the bound's gains are followed by gains in return."""
 
-import math
-
 import pytest
 
 from ttray.core.forecast import WINDOW, Forecast
@@ -39,8 +37,7 @@ def test_a_return_that_does_not_follow_is_told(returns, gain, is_followed):
 
 def test_gains_are_compared_with_the_batch_that_follows():
     first = Forecast()
-    assert math.isnan(first.predicted_gain)
-    assert math.isnan(first.measured_gain(3.0))
+    assert first.predicted_gain == first.measured_gain(3.0) == 0.0
     second = first.after(3.0, 0.5)
     assert second.predicted_gain == 0.5
     assert second.measured_gain(3.25) == 0.25

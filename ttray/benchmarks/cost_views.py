@@ -8,14 +8,18 @@ from statistics import fmean, median
 from typing import Any
 
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
-from ttray.benchmarks.cost import WINDOW, Curve, cost
+from ttray.benchmarks.cost import OURS, WINDOW, Curve, cost
 from ttray.benchmarks.methods import METHODS
 from ttray.benchmarks.report import Result, short
 from ttray.paper import markdown
 from ttray.runs.drawing import PALETTE, STYLES, plt
 
-_LOOKS = dict(zip(METHODS, zip(PALETTE, STYLES, strict=True), strict=False))
+# The first and plainest look for ours.
+_LOOKS = dict(
+    zip([OURS, *(name for name in METHODS if name != OURS)], zip(PALETTE, STYLES, strict=True), strict=False)
+)
 _NUM_COLUMNS = 4
 
 
@@ -44,16 +48,19 @@ def draw(result: Result) -> Any:
         for level in environment["levels"]:
             axis.axhline(level, color="0.6", linewidth=1.0, zorder=0)
         axis.set_xscale("log")  # the methods differ by more than a factor of ten
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_title(environment["title"].replace(" ", ", γ = 0"), fontsize="medium")
         axis.grid(alpha=0.3)
     for axis in axes.flat[len(environments) :]:
         axis.set_axis_off()
-    figure.supxlabel("environment steps", fontsize="medium")
-    figure.supylabel("discounted return", fontsize="medium")
+    for axis in axes[-1]:
+        axis.set_xlabel("environment steps")
+    for line in axes:
+        line[0].set_ylabel("discounted return")
     handles = [drawn[name] for name in METHODS if name in drawn]
     labels = [METHODS[name].label for name in METHODS if name in drawn]
     handles.append(Line2D([], [], color="0.6", linewidth=1.0))
-    figure.legend(handles, [*labels, "levels"], loc="outside lower center", ncols=8, frameon=False)
+    figure.legend(handles, [*labels, "levels"], loc="outside upper center", ncols=8, frameon=False)
     return figure
 
 

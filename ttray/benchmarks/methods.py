@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from ttray.benchmarks.goals import Goal
 from ttray.benchmarks.ppo import build_rllib_ppo, build_stable_baselines_ppo
@@ -82,7 +83,8 @@ def _rllib_settings(goal: Goal) -> dict[str, Any]:
     names = "lr train_batch_size minibatch_size num_epochs lambda_ clip_param vf_clip_param grad_clip"
     names += " use_kl_loss kl_coeff kl_target vf_loss_coeff entropy_coeff num_envs_per_env_runner"
     config = PPOConfig()
-    model = {key: getattr(config.model_config, key, None) for key in ("fcnet_hiddens", "fcnet_activation")}
+    default = DefaultModelConfig()
+    model = {"fcnet_hiddens": default.fcnet_hiddens, "fcnet_activation": default.fcnet_activation}
     return {name: getattr(config, name) for name in names.split()} | {"gamma": goal.gamma, "model": model}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -146,7 +147,7 @@ def train(
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
         if trained.problem:
-            out.print(f"note        {trained.problem}", markup=False)
+            out.print(fill(trained.problem, 80, initial_indent="note        ", subsequent_indent=" " * 12))
         out.print(f"metrics     {trained.metrics}", markup=False)
         out.print(f"picture     {trained.picture}", markup=False)
         out.print(f"checkpoint  {trained.checkpoint}", markup=False)

@@ -54,12 +54,12 @@ class Forecast:
 
     @property
     def predicted_gain(self) -> float:
-        """What the bound promised for the next batch; NaN before the first."""
-        return self.gains[-1] if self.gains else math.nan
+        """What the bound promised for the next batch; 0 before the first."""
+        return self.gains[-1] if self.gains else 0.0
 
     def measured_gain(self, measured: float) -> float:
-        """What a return is above that of the last batch; NaN before the first."""
-        return measured - self.returns[-1] if self.returns else math.nan
+        """What a return is above that of the last batch; 0 before the first."""
+        return measured - self.returns[-1] if self.returns else 0.0
 
     @property
     def problem(self) -> str | None:
