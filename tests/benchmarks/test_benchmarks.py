@@ -129,13 +129,6 @@ def lines_of(result, capsys):
     plt.close(BENCHMARKS[result.name].draw(result))
 
 
-def test_growth_drives_simulated_env_runners(local_ray, capsys):
-    result = growth.run(rows=(), horizons=(), quotas=(), env_runners=(5,), budget=2_000, rounds=1)
-    lines_of(result, capsys)
-    cases = [finding.case for finding in result.findings]
-    assert cases == ["5 env runners", "a call of a real env runner"]
-
-
 def test_growth_tells_time_and_memory_of_a_plan():
     case = Case("ttray/CorridorDense-v0", horizon=1_000, budget=100_000, gamma=0.99)
     cost = growth._collect(case, num_quotas=2)

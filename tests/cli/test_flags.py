@@ -82,6 +82,10 @@ TRAIN = {
     "--seed": ("7", lambda r, d: r.seed == 7),
     "--iterations": ("5", lambda r, d: r.num_iterations == 5),
     "--env-runners": ("3", lambda r, d: r.num_env_runners == 3),
+    "--label": (
+        "cpu=m6i --label zone=a",
+        lambda r, d: r.config().label_selector == {"cpu": "m6i", "zone": "a"},
+    ),
     "--checkpoint-every": ("4", lambda r, d: r.checkpoint_every == 4),
     "--env": ("CartPole-v1 --horizon 90 --budget 900", lambda r, d: r.config().env == "CartPole-v1"),
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
@@ -244,6 +248,27 @@ def test_a_plan_of_ones_own_takes_nothing_from_the_dam(call):
     assert preset["gamma"] == 0.95
 
 
+@pytest.mark.parametrize(
+    "command", [("train",), ("collect", "batch.parquet"), ("evaluate", "x"), ("compare",)]
+)
+@pytest.mark.parametrize("label", ["m6i", "=m6i", "cpu="])
+def test_a_label_is_a_key_and_a_value(call, command, label):
+    refused = call(*command, "--label", label)
+    assert refused.code == 2
+    assert f"'{label}' is not KEY=VALUE" in refused.err
+
+
+def test_labels_without_env_runners_are_refused(call):
+    for command in (
+        ("train", "--env-runners", "0"),
+        ("collect", "batch.parquet"),
+        ("compare", "--env-runners", "0"),
+    ):
+        refused = call(*command, "--label", "cpu=m6i")
+        assert refused.code == 2
+        assert "chooses the nodes of env runners, and there are none" in refused.err
+
+
 # --- collect ---------------------------------------------------------------------------------------------
 
 COLLECT = {
@@ -260,6 +285,7 @@ COLLECT = {
     "--budget": ("720", lambda s: s["strategy"].budget == 720),
     "--strategy": ("uniform", lambda s: s["strategy"] == dcs.uniform(360, 8640)),
     "--env-runners": ("2", lambda s: s["num_env_runners"] == 2),
+    "--label": ("cpu=m6i", lambda s: s["label_selector"] == {"cpu": "m6i"}),
     "--slots": ("8", lambda s: s["num_slots"] == 8),
 }
 
@@ -325,15 +351,15 @@ def test_flags_of_evaluate(call, trained, flag):
 
 
 def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypatch):
-    numbers = []
+    asked = []
 
-    def collect_here(*arguments, num_env_runners, **keywords):
-        numbers.append(num_env_runners)
+    def collect_here(*arguments, num_env_runners, label_selector, **keywords):
+        asked.append((num_env_runners, label_selector))
         return ttray.collect(*arguments, **keywords)
 
     monkeypatch.setattr(evaluation, "collect", collect_here)
-    text = call("evaluate", trained, "--env-runners", "2").out
-    assert numbers == [2]
+    text = call("evaluate", trained, "--env-runners", "2", "--label", "cpu=m6i").out
+    assert asked == [(2, {"cpu": "m6i"})]
     assert "95% interval" in text
     assert "guaranteed" in text
     refused = call("evaluate", "nowhere")
@@ -431,6 +457,7 @@ COMPARE = {
     "--seeds": ("2", lambda a, k: list(a[2]) == [0, 1]),
     "--iterations": ("4", lambda a, k: a[3] == 4),
     "--env-runners": ("0", lambda a, k: k["num_env_runners"] == 0),
+    "--label": ("cpu=m6i", lambda a, k: k["label_selector"] == {"cpu": "m6i"}),
     "--directory": ("elsewhere", lambda a, k: a[4] == Path("elsewhere")),
 }
 
@@ -562,9 +589,9 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
 TESTED_ELSEWHERE = {
     ("train", "--progress"), ("train", "--json"), ("train", "--config"), ("train", "--track"),
     ("report", "--html"), ("report", "--json"), ("plan", "--json"), ("collect", "--progress"),
-    ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--json"), ("ope", "--policy"),
-    ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"), ("compare", "--json"),
-    ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
+    ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--label"), ("evaluate", "--json"),
+    ("ope", "--policy"), ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"),
+    ("compare", "--json"), ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
     ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
 }  # fmt: skip
 

@@ -69,6 +69,8 @@ def problems_of_ray_up(config):
         found.append("rollouts on the head")
     if len({each["node_config"]["InstanceType"] for each in types.values()}) != 1:
         found.append("more than one type of machine: the bits may differ")
+    if not types["worker"].get("labels"):
+        found.append("no label to choose a type of CPU by")
     return found
 
 
@@ -86,6 +88,8 @@ def test_ray_accepts_the_file_of_ray_up():
         (("available_node_types", "worker", "resources"), ABSENT, "Ray refuses it"),
         (("available_node_types", "head", "resources", "CPU"), 4, "rollouts on the head"),
         (("available_node_types", "worker", "node_config", "InstanceType"), "m5.large", "more than one type"),
+        (("available_node_types", "worker", "labels"), ABSENT, "no label to choose"),
+        (("available_node_types", "worker", "labels", "cpu"), 6, "Ray refuses it"),
         (("file_mounts",), {}, "no token is handed over"),
         (("head_start_ray_commands",), ["ray start --head"], "head: no token"),
         (("head_start_ray_commands",), ["ray start --head --dashboard-host=0.0.0.0"], "not on the loopback"),
@@ -198,6 +202,7 @@ RAY_CLUSTER_SPEC = fields(
         serviceType=one_of("ClusterIP", "NodePort", "LoadBalancer"),
         enableIngress=BOOLEAN,
         rayStartParams=TEXTS,
+        labels=TEXTS,
         resources=TEXTS,
         template=POD_TEMPLATE,
     ),
@@ -209,6 +214,7 @@ RAY_CLUSTER_SPEC = fields(
             minReplicas=COUNT,
             maxReplicas=COUNT,
             idleTimeoutSeconds=COUNT,
+            labels=TEXTS,
             rayStartParams=TEXTS,
             resources=TEXTS,
             template=POD_TEMPLATE,

@@ -15,6 +15,7 @@ BAD_STEP = 70  # trajectory 4 has 130 steps
 FAULTS = {
     "raise": (70, "ZeroDivisionError: the physics exploded"),
     "nan_reward": (70, "the reward is not finite: nan"),
+    "infinite_reward": (70, "the reward is not finite: inf"),
     "nan_obs": (71, "the observation is not finite: ["),
     "shape": (70, "the observation has shape (1,), its space says (3,)"),
     "truncate": (70, "truncated its episode before the planned length 130"),

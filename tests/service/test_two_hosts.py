@@ -18,6 +18,7 @@ from tests.runs.test_training import final_weights, train_here
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
+PAUSE_S = 4.0  # between changes of the cluster; it is the same with 20
 ENVIRON = {
     # Ray clusters authenticate; this one has a token of its own.
     "RAY_AUTH_MODE": "token",
@@ -81,41 +82,49 @@ def await_file(path, processes, log, seconds):
         time.sleep(0.1)
 
 
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def node_options(num_cpus):
+    return (
+        f"--num-cpus={num_cpus}",
+        "--object-store-memory=100000000",
+        "--disable-usage-stats",
+        "--block",
+    )
+
+
 @contextmanager
-def cluster(hosts, log, num_cpus):
-    """Ray on both hosts, as `ray start` makes it; yields the two processes."""
-    head, worker, _ = hosts
-    ray_command = str(Path(sys.executable).with_name("ray"))
+def started_head(head, log, num_cpus):
+    """Ray on the first host, as `ray start` makes it; yields its process and its output."""
     # Not under tmp_path: the sockets inside must have short names.
     with (
         tempfile.TemporaryDirectory(prefix="tt", ignore_cleanup_errors=True) as scratch,
         log.open("w") as out,
     ):
-        common = (
-            f"--num-cpus={num_cpus}",
-            "--object-store-memory=100000000",
-            "--disable-usage-stats",
-            "--block",
+        node = start(
+            head,
+            *(RAY, "start", "--head", f"--node-ip-address={HEAD_IP}", f"--port={PORT}"),
+            *("--include-dashboard=false", f"--temp-dir={scratch}", *node_options(num_cpus)),
+            log=out,
         )
-        nodes = [
-            start(
-                head,
-                *(ray_command, "start", "--head", f"--node-ip-address={HEAD_IP}", f"--port={PORT}"),
-                *("--include-dashboard=false", f"--temp-dir={scratch}", *common),
-                log=out,
-            )
-        ]
         listening = f"until (: > /dev/tcp/{HEAD_IP}/{PORT}) 2>/dev/null; do sleep 0.1; done"
         assert start(head, "bash", "-c", listening, log=out).wait(timeout=60) == 0, log.read_text()
-        nodes.append(
-            start(
-                worker,
-                *(ray_command, "start", f"--address={HEAD_IP}:{PORT}", f"--node-ip-address={WORKER_IP}"),
-                *common,
-                log=out,
-            )
-        )
-        yield nodes
+        yield node, out
+
+
+def join(host, address, log, num_cpus):
+    """Another node of the cluster."""
+    where = (f"--address={HEAD_IP}:{PORT}", f"--node-ip-address={address}")
+    return start(host, RAY, "start", *where, *node_options(num_cpus), log=log)
+
+
+@contextmanager
+def cluster(hosts, log, num_cpus):
+    """Ray on both hosts; yields the two processes."""
+    head, worker, _ = hosts
+    with started_head(head, log, num_cpus) as (node, out):
+        yield [node, join(worker, WORKER_IP, out, num_cpus)]
 
 
 def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
@@ -182,3 +191,26 @@ def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, local
         assert all(node.poll() is None for node in nodes)
     assert train_here(*arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")) == 0
     assert np.array_equal(final_weights(tmp_path / "remote"), final_weights(tmp_path / "local"))
+
+
+def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):
+    """None for env runners at first; then the second host, a node on the first, and the cable is pulled."""
+    head, worker, cable = hosts
+    log = tmp_path / "driver"
+    with started_head(head, tmp_path / "log", num_cpus=0) as (node, out), log.open("w") as driver_out:
+        driver = start(
+            head,
+            *(sys.executable, "-m", "tests.support.elastic_driver"),
+            *("auto", f"{HEAD_IP}:{PORT}", str(tmp_path), str(PAUSE_S)),
+            log=driver_out,
+        )
+        await_file(tmp_path / "first", [node, driver], log, 120)
+        join(worker, WORKER_IP, out, num_cpus=1)
+        await_file(tmp_path / "second", [node, driver], log, 150)
+        join(head, HEAD_IP, out, num_cpus=1)
+        await_file(tmp_path / "lose-first", [node, driver], log, 150)
+        ip("-n", worker, "link", "set", cable[worker], "down")
+        assert driver.wait(timeout=240) == 0, log.read_text()
+    lines = [line.split() for line in log.read_text().splitlines() if line]
+    print([line for line in lines if line[0] in ("change", "iterations", "same")])
+    assert ["same", "True"] in lines

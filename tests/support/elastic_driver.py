@@ -1,12 +1,15 @@
-"""The program of `test_elastic`: trains while nodes come and go, in a cluster of its own.
+"""The program of `test_elastic` and `test_two_hosts`: trains while nodes come and go.
 
-Argument: the number of env runners, or "auto". Starts without a node for them; one joins, a second joins, the
-first is killed.
+Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own; or the address of a
+head without CPUs, a directory in which it asks for each change of the nodes by a file of that name, and the
+seconds between these changes at least. It starts without a node for env runners; one joins, a second joins,
+the first is lost.
 """
 
 import sys
 import threading
 import time
+from pathlib import Path
 
 import ray
 from ray.cluster_utils import Cluster
@@ -46,20 +49,18 @@ class Training(threading.Thread):
         self.join()
 
 
-def main(num_env_runners):
+def train_through(changes, num_env_runners, pause_s):
+    """Trains on no node, on the first, on both, and on the second; a change is a function that makes it."""
     number = num_env_runners if num_env_runners == "auto" else int(num_env_runners)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **MEMORY})
-    ray.init(address=cluster.address, log_to_driver=False)
     training = Training(small_config(num_env_runners=number, budget=2_400, quotas_per_env_runner=4))
+    started = time.monotonic()
     training.start()
-    time.sleep(4.0)
-    assert not training.used
-    first = cluster.add_node(num_cpus=1, **MEMORY)
-    training.await_number(1)
-    cluster.add_node(num_cpus=1, **MEMORY)
-    training.await_number(2)
-    cluster.remove_node(first, allow_graceful=False)
-    training.await_number(1)
+    for number_of_change, (change, num_used) in enumerate(zip(changes, (1, 2, 1), strict=True), 1):
+        time.sleep(max(started + number_of_change * pause_s - time.monotonic(), 0.0))
+        assert training.used or number_of_change == 1
+        print("change", number_of_change, f"{time.monotonic() - started:.1f}", len(training.used), flush=True)
+        change()
+        training.await_number(num_used)
     training.end()
     alone = small_config(num_env_runners=0, budget=2_400).build_algo()
     for _ in training.used:
@@ -68,8 +69,28 @@ def main(num_env_runners):
     print("same", bool((training.weights == weights_of(alone)).all()), flush=True)
     alone.stop()
     ray.shutdown()
+
+
+def in_own_cluster(num_env_runners):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **MEMORY})
+    ray.init(address=cluster.address, log_to_driver=False)
+    nodes = []
+
+    def add():
+        nodes.append(cluster.add_node(num_cpus=1, **MEMORY))
+
+    def lose_first():
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    train_through((add, add, lose_first), num_env_runners, pause_s=4.0)
     cluster.shutdown()
 
 
+def in_given_cluster(num_env_runners, address, directory, pause_s):
+    ray.init(address=address, log_to_driver=False)
+    changes = [Path(directory, name).touch for name in ("first", "second", "lose-first")]
+    train_through(changes, num_env_runners, float(pause_s))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:])

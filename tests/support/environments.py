@@ -94,6 +94,8 @@ class ProbeEnv(gymnasium.Env):
                 time.sleep(3600)
             case "nan_reward":
                 reward = float("nan")
+            case "infinite_reward":
+                reward = float("inf")
             case "nan_obs":
                 self._state[0] = np.nan
                 observation = self._observe()

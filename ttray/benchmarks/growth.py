@@ -1,8 +1,4 @@
-"""How time and memory grow: with the rows of a batch, the horizon, the quotas, and a driver's env runners.
-
-Rows, horizons and quotas are collected in a process of their own, without Ray. The env runners are simulated:
-handles whose answers are in the object store before they are asked, so that what is measured is the driver.
-"""
+"""How time and memory of one process grow: with the rows of a batch, the horizon, and the quotas. No Ray."""
 
 from __future__ import annotations
 
@@ -10,39 +6,29 @@ import math
 import resource
 import statistics
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from ttray.benchmarks.cases import Case
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
-from ttray.core.quotas import Quota
 from ttray.core.threads import torch_threads
-from ttray.runs.connection import connect
 from ttray.runs.drawing import PALETTE, plt
-from ttray.service.channel import Answer, Channel
-from ttray.service.service import RolloutService, plan_quotas
+from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings
-from ttray.service.suppliers import Demand
-from ttray.service.worker import RolloutWorker, Work
 
 ROWS = (10**3, 10**4, 10**5, 10**6, 10**7)
 HORIZONS = (10, 100, 1_000, 10_000, 100_000)
 QUOTAS = (1, 10, 100, 1_000)
-ENV_RUNNERS = (1, 10, 100, 1_000)
 BUDGET = 10**6  # rows, where something else grows
 
 _CASE = Case("ttray/CorridorDense-v0", horizon=1_000, budget=BUDGET, gamma=0.99)
 _MAX_TIME_PER_ROW = 1.2  # times that of a tenth of the rows
 _MAX_MEMORY = 3.0  # times the table
 _LARGE = 10**6  # rows from which a batch is large beside the process that collects it
-_MAX_DRIVER_MS = 100.0  # per iteration, for 1,000 quotas
-_NUM_CALLS = 1_000
 
 
 @dataclass(frozen=True)
@@ -58,21 +44,19 @@ def run(
     rows: Sequence[int] = ROWS,
     horizons: Sequence[int] = HORIZONS,
     quotas: Sequence[int] = QUOTAS,
-    env_runners: Sequence[int] = ENV_RUNNERS,
     budget: int = BUDGET,
     rounds: int = 3,
 ) -> Result:
-    """Measures all four.
+    """Measures all three.
 
     Args:
         rows: Budgets Λ, ascending.
         horizons: T, at a fixed budget.
         quotas: Into how many a fixed plan is split.
-        env_runners: Simulated ones of one driver.
         budget: Rows of all but the first.
         rounds: Of each measurement.
     """
-    report = Reporter("growth", "Time and memory against rows, T, quotas and env runners")
+    report = Reporter("growth", "Time and memory against rows, T and quotas")
     report.say(f"{_CASE.environment}, γ = {_CASE.gamma}, one process; {rounds} rounds")
     fixed = replace(_CASE, budget=budget)
     points = {
@@ -83,8 +67,6 @@ def run(
         "quotas": [_grow(report, plural(size, "quota"), size, fixed, rounds, size) for size in quotas],
     }
     series: dict[str, Any] = {name: {"points": of_name} for name, of_name in points.items()}
-    report.say("one driver, env runners that answer at once")
-    series["env runners"] = _drive(report, env_runners, fixed, rounds)
     return report.result(series)
 
 
@@ -139,83 +121,15 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-class _ReadyWorkers:
-    """Supplies simulated workers whose answers were there before."""
-
-    needs = "nothing"
-
-    def __init__(self, answers: Sequence[Answer], number: int) -> None:
-        self._answers, self._number = answers, number
-
-    def channels(self, alive: Collection[int], demand: Demand) -> dict[int, Channel]:
-        return dict.fromkeys(range(self._number), self)
-
-    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
-        on_answer(self._answers[quota.index])
-
-    def ping(self, on_answer: Callable[[Any], None]) -> None:
-        on_answer(0)
-
-    def kill(self) -> None:
-        """Nobody hangs."""
-
-    def stop(self, idle: Collection[int]) -> None:
-        """Nothing was started."""
-
-
-def _drive(report: Reporter, numbers: Sequence[int], case: Case, rounds: int) -> dict[str, Any]:
-    """Times whole collections of a driver whose env runners take no time."""
-    connect(0)
-    worker, work, settings = RolloutWorker(case.maker()), case.work(0), DispatchSettings()
-    points = []
-    for number in numbers:
-        quotas = plan_quotas(work, number, settings)
-        answers = [Answer(*worker.collect(work, quota)) for quota in quotas]
-        service = RolloutService(case.maker(), supplier=_ReadyWorkers(answers, number), settings=settings)
-        service.collect_work(work)  # a run plans its quotas and meets its env runners once
-        times_ms = []
-        for _ in range(rounds):
-            started = time.perf_counter()
-            handle = service.collect_work(work)
-            times_ms.append(1e3 * (time.perf_counter() - started))
-            assert handle.stats.num_env_steps == case.budget
-        limit = _MAX_DRIVER_MS if number == max(ENV_RUNNERS) else None
-        report.add(Finding(plural(number, "env runner"), "driver's ms", tuple(times_ms), at_most=limit))
-        points.append({"size": number, "ms": times_ms})
-    calls_us = [_microseconds_per_call() for _ in range(rounds)]
-    report.add(Finding("a call of a real env runner", "Ray's µs", tuple(calls_us)))
-    return {"points": points, "call_us": calls_us}
-
-
-class _Idler:
-    def run_quota(self, work: Work, quota: Quota) -> None:
-        """Does nothing, so that only the calls cost."""
-
-
-def _microseconds_per_call() -> float:
-    """What sending a quota to a real env runner costs the driver, which the simulated ones do not show."""
-    actor = ray.remote(num_cpus=0)(_Idler).remote()
-    reference, quota = ray.put(replace(_CASE, budget=_CASE.horizon).work(0)), Quota(0, 0, 1)
-    ray.get(actor.run_quota.remote(reference, quota))
-    started = time.perf_counter()
-    calls = [actor.run_quota.remote(reference, quota) for _ in range(_NUM_CALLS)]
-    elapsed = time.perf_counter() - started
-    ray.get(calls)
-    ray.kill(actor)
-    return 1e6 * elapsed / _NUM_CALLS
-
-
 def draw(result: Result) -> Any:
     """A panel per thing that grows; memory beside the time for rows."""
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
-    for axis, (name, unit) in zip(
-        axes, (("rows", "s"), ("T", "s"), ("quotas", "s"), ("env runners", "ms")), strict=True
-    ):
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
+    for axis, name in zip(axes, ("rows", "T", "quotas"), strict=True):
         points = result.series[name]["points"]
         sizes = [point["size"] for point in points]
-        times = [point["ms"] if "ms" in point else [c["time_s"] for c in point["costs"]] for point in points]
+        times = [[cost["time_s"] for cost in point["costs"]] for point in points]
         medians = [statistics.median(values) for values in times]
-        axis.loglog(sizes, medians, "o-", color=PALETTE[0], label=f"time ({unit})")
+        axis.loglog(sizes, medians, "o-", color=PALETTE[0], label="time (s)")
         axis.fill_between(sizes, list(map(min, times)), list(map(max, times)), color=PALETTE[0], alpha=0.2)
         axis.set_xlabel(name)
         axis.grid(alpha=0.3)
@@ -231,5 +145,4 @@ def draw(result: Result) -> Any:
     axes[0].set_title("a batch", fontsize="medium")
     axes[1].set_title(f"horizon, Λ = {BUDGET:,}", fontsize="medium")
     axes[2].set_title(f"quotas, Λ = {BUDGET:,}", fontsize="medium")
-    axes[3].set_title("one driver, env runners without cost", fontsize="medium")
     return figure

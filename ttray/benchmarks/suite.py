@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ttray.benchmarks import (
-    choosing,
-    core,
-    cost,
-    cost_views,
-    envs,
-    growth,
-    iteration,
-    optimisation,
-    planning,
-    sampling,
-    startup,
-    utilization,
-    widths,
-)
-from ttray.benchmarks.pictures import draw_against_targets
 from ttray.benchmarks.report import Result
-from ttray.runs.drawing import save
 
 
 @dataclass(frozen=True)
@@ -44,33 +28,56 @@ class Benchmark:
     table: Callable[[Result], list[str]] = Result.table
 
 
+def _benchmark(name: str, meaning: str, picture: str | None = None, views: str | None = None) -> Benchmark:
+    """A module of this folder; loaded when it is run: a list of names needs neither Ray nor MuJoCo.
+
+    Args:
+        name: Of the module.
+        meaning: What it compares.
+        picture: A function of `pictures`, in place of the module's own `draw`.
+        views: The module with a `table` of its own, and with `draw`.
+    """
+
+    def call(module: str, function: str, *arguments: Any) -> Any:
+        return getattr(import_module(f"ttray.benchmarks.{module}"), function)(*arguments)
+
+    def draw(result: Result) -> Any:
+        return call(views or name, "draw", result) if picture is None else call("pictures", picture, result)
+
+    def table(result: Result) -> list[str]:
+        lines: list[str] = result.table() if views is None else call(views, "table", result)
+        return lines
+
+    return Benchmark(lambda: call(name, "run"), draw, meaning, table)
+
+
+_TARGETS = "draw_against_targets"
 BENCHMARKS = {
     # First, because it needs the extra: better told now than after the others.
-    "sampling": Benchmark(
-        sampling.run, sampling.draw, "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"
+    "sampling": _benchmark("sampling", "steps/s beside RLlib, TorchRL, Stable-Baselines3 and a bare loop"),
+    "startup": _benchmark("startup", "seconds until a command has answered", _TARGETS),
+    "core": _benchmark("core", "planning at the largest scale", _TARGETS),
+    "envs": _benchmark("envs", "batched environments against single ones", _TARGETS),
+    "utilization": _benchmark("utilization", "planned / executed environment steps", _TARGETS),
+    "optimisation": _benchmark(
+        "optimisation", "the bound beside the bare network and the padded formulation"
     ),
-    "startup": Benchmark(startup.run, draw_against_targets, "seconds until a command has answered"),
-    "core": Benchmark(core.run, draw_against_targets, "planning at the largest scale"),
-    "envs": Benchmark(envs.run, draw_against_targets, "batched environments against single ones"),
-    "utilization": Benchmark(utilization.run, draw_against_targets, "planned / executed environment steps"),
-    "optimisation": Benchmark(
-        optimisation.run, optimisation.draw, "the bound beside the bare network and the padded formulation"
+    "iteration": _benchmark("iteration", "where the time of an iteration goes"),
+    "growth": _benchmark("growth", "time and memory against rows, T and quotas"),
+    "service": _benchmark("service", "driver's bytes, stragglers, quotas and env runners"),
+    "choosing": _benchmark(
+        "choosing", "the quick presets with one setting changed at a time", views="choosing"
     ),
-    "iteration": Benchmark(iteration.run, iteration.draw, "where the time of an iteration goes"),
-    "growth": Benchmark(growth.run, growth.draw, "time and memory against rows, T, quotas and env runners"),
-    "choosing": Benchmark(
-        choosing.run, choosing.draw, "the quick presets with one setting changed at a time", choosing.table
-    ),
-    "planning": Benchmark(planning.run, draw_against_targets, "plans from data beside the fixed ones"),
-    "widths": Benchmark(widths.run, draw_against_targets, "the bound per decision beside the paper's"),
-    "cost": Benchmark(
-        cost.run, cost_views.draw, "steps and seconds to a given return, beside two PPOs", cost_views.table
-    ),
+    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS),
+    "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
+    "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
 
 
 def measure(name: str, results: Path) -> Result:
     """Runs a benchmark; writes `NAME.json` and `NAME.png`."""
+    from ttray.runs.drawing import save  # not above: Matplotlib takes a second
+
     benchmark = BENCHMARKS[name]
     result = benchmark.run()
     results.mkdir(parents=True, exist_ok=True)

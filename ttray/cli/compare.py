@@ -26,6 +26,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How many, from --seed on.")] = 3,
     iterations: options.Iterations = 60,
     env_runners: options.EnvRunners = 2,
+    label: options.Labels = None,
     directory: Annotated[
         Path | None,
         typer.Option(help="Where to write.", show_default="runs/compare-PRESET-GAMMA"),
@@ -43,7 +44,15 @@ def compare(
     settings = preset_of(preset or DEFAULT_PRESET)
     gamma = settings.gammas[-1] if gamma is None else gamma
     directory = directory or runs_directory() / f"compare-{settings.name}-{gamma}"
-    run = Run(settings.name, gamma=gamma, seed=seed, num_iterations=iterations, num_env_runners=env_runners)
+    label_selector = options.label_selector(label)
+    run = Run(
+        settings.name,
+        gamma=gamma,
+        seed=seed,
+        num_iterations=iterations,
+        num_env_runners=env_runners,
+        label_selector=label_selector,
+    )
     run.config().validate()  # before the seconds that Ray takes to start
     connect(env_runners)
     results: list[dict[str, Any]] = []
@@ -68,6 +77,7 @@ def compare(
             iterations,
             directory,
             num_env_runners=env_runners,
+            label_selector=label_selector,
             on_run=show,
         )
     files = {name: str(directory / name) for name in ("curves.csv", "curves.png")}

@@ -29,6 +29,7 @@ def evaluate(
         float | None, typer.Option(help="Largest minus smallest reward.", show_default="as recorded")
     ] = None,
     env_runners: options.EnvRunners = 0,
+    label: options.Labels = None,
     json: options.Json = False,
 ) -> None:
     """Evaluate a trained policy on a fresh batch: its return, with intervals.
@@ -47,6 +48,7 @@ def evaluate(
         delta=delta,
         reward_range=reward_range,
         num_env_runners=env_runners,
+        label_selector=options.label_selector(label),
     )
 
     def render() -> None:

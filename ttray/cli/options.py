@@ -45,6 +45,17 @@ def _env_runners(text: str | int) -> int | str:
         raise typer.BadParameter(f"{text!r} is neither a whole number nor auto") from None
 
 
+def label_selector(labels: list[str] | None) -> dict[str, str] | None:
+    """What `--label` has asked for."""
+    if not labels:
+        return None
+    pairs = [label.partition("=") for label in labels]
+    for label, (key, _, value) in zip(labels, pairs, strict=True):
+        if not (key and value):
+            raise typer.BadParameter(f"{label!r} is not KEY=VALUE", param_hint="--label")
+    return {key: value for key, _, value in pairs}
+
+
 Preset = Annotated[str | None, _word(PRESETS, help="Settings", show_default=DEFAULT_PRESET)]
 Algorithm = Annotated[
     str,
@@ -92,6 +103,15 @@ EnvRunners = Annotated[
         parser=_env_runners,
         metavar="N",
         help="Remote collectors; 0: none, auto: as many as fit. Changes no result.",
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="KEY=VALUE",
+        help="Nodes that collectors may use, as one type of CPU; may be repeated.",
+        show_default="all nodes",
     ),
 ]
 Slots = Annotated[int, typer.Option(help="Environments side by side in each collector. Changes no result.")]

@@ -35,6 +35,7 @@ def train(
     seed: options.Seed = 0,
     iterations: options.Iterations = 60,
     env_runners: options.EnvRunners = 2,
+    label: options.Labels = None,
     checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 10,
     env: options.Environment = None,
     horizon: options.Horizon = None,
@@ -98,6 +99,7 @@ def train(
         "seed": seed,
         "num_iterations": iterations,
         "num_env_runners": env_runners,
+        "label_selector": options.label_selector(label),
         "checkpoint_every": checkpoint_every,
         "horizon": horizon,
         "budget": budget,
@@ -159,7 +161,12 @@ def train(
 
 
 # What the command calls otherwise than the config.
-_FLAGS = {"environment": "env", "num_iterations": "iterations", "num_env_runners": "env_runners"}
+_FLAGS = {
+    "environment": "env",
+    "num_iterations": "iterations",
+    "num_env_runners": "env_runners",
+    "label_selector": "label",
+}
 
 
 def _is_said(context: typer.Context, name: str) -> bool:

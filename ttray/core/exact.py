@@ -52,21 +52,27 @@ class ExactSum:
         return self.mantissa / (1 << -self.exponent)  # Python rounds a quotient of integers correctly
 
 
+def largest_magnitude(terms: NDArray[np.float64]) -> float:
+    """The largest |x|, without an array of them."""
+    return max(float(terms.max()), -float(terms.min()))
+
+
 def _sum_of_piece(terms: NDArray[np.float64]) -> ExactSum:
     """Cuts the terms into multiples of a unit and rests below it, until nothing is left.
 
     A multiple has at most 36 bits, so float64 adds up a piece without rounding.
     """
     total, rest = ExactSum(), terms
-    while largest := float(np.abs(rest).max()):
+    while largest := largest_magnitude(rest):
         unit = max(math.frexp(largest)[1] - _BITS, _SMALLEST)
         if unit + 53 > sys.float_info.max_exp:
             return total + _sum_of_giants(rest)
         # Beside this number, float64 has no digits below the unit.
         rounder = math.ldexp(1.5, unit + 52)
-        multiples = (rest + rounder) - rounder
+        multiples = rest + rounder
+        multiples -= rounder
         total += ExactSum(int(math.ldexp(float(multiples.sum()), -unit)), unit)
-        rest = rest - multiples
+        rest = np.subtract(rest, multiples, out=multiples)
     return total
 
 

@@ -44,40 +44,45 @@ def validate(table: pa.Table, strategy: DataCollectionStrategy, trajectories: ra
     length = array_of(table, "length")
     terminated = array_of(table, "terminated")
 
-    duplicate_rows = np.zeros(len(t), dtype=bool)
-    duplicate_rows[1:] = (trajectory[1:] == trajectory[:-1]) & (t[1:] == t[:-1])
-    expected_t = np.arange(len(t)) - np.repeat(starts, counts)
-    duplicate = np.unique(trajectory[duplicate_rows])
-    gap = np.setdiff1d(np.unique(trajectory[expected_t != t]), duplicate)
     expected = planned[np.clip(ids, 0, len(planned) - 1)]
-    length_differs = np.unique(trajectory[length != np.repeat(expected, counts)])
-    ended = terminated[ends - 1]
-    ended_inside = np.unique(trajectory[:-1][terminated[:-1] & (trajectory[1:] == trajectory[:-1])])
-    wrong_length = ids[known & ((counts > expected) | ((counts < expected) & ~ended))]
-    misplaced = np.zeros(0, dtype=np.int64)
+    goes_on = np.zeros(len(t), dtype=bool)  # rows with another of their trajectory behind them
+    goes_on[:-1] = trajectory[1:] == trajectory[:-1]
+    out_of_step = t != np.arange(len(t)) - np.repeat(starts, counts)
+    length_differs = length != np.repeat(expected, counts)
+    ended_inside = terminated & goes_on
+    wrong_count = (counts > expected) | ((counts < expected) & ~terminated[ends - 1])
+    last_obs_misplaced = np.zeros(len(t), dtype=bool)
     if "last_obs" in table.column_names:
-        size_of_last_obs = np.zeros(len(t), dtype=np.int32)
-        size_of_last_obs[ends - 1] = table.schema.field("obs").type.list_size
-        misplaced = np.unique(trajectory[arrays_of(table, "last_obs")[0] != size_of_last_obs])
+        size = table.schema.field("obs").type.list_size
+        last_obs_misplaced = arrays_of(table, "last_obs")[0] != np.where(goes_on, 0, size)
+    wrong = (out_of_step, length_differs, ended_inside, wrong_count, last_obs_misplaced)
+    if len(ids) == len(wanted) and known.all() and not any(flags.any() for flags in wrong):
+        return
+
+    duplicate_rows = goes_on[:-1] & (t[1:] == t[:-1])
+    duplicate = np.unique(trajectory[1:][duplicate_rows])
+    gap = np.setdiff1d(trajectory[out_of_step], duplicate)
+    wrong_length = ids[known & wrong_count]
     problems = {
         "missing": np.setdiff1d(np.arange(wanted.start, wanted.stop), ids),
         "not planned": ids[~known],
         "duplicate": duplicate,
         "with missing steps": gap,
-        "with a length column that differs from the plan": np.intersect1d(length_differs, ids[known]),
+        "with a length column that differs from the plan": np.intersect1d(
+            trajectory[length_differs], ids[known]
+        ),
         "of wrong length": np.setdiff1d(wrong_length, np.union1d(duplicate, gap)),
-        "going on after termination": np.setdiff1d(ended_inside, duplicate),
+        "going on after termination": np.setdiff1d(trajectory[ended_inside], duplicate),
         "with a last observation missing or not on the last step": np.setdiff1d(
-            misplaced, np.concatenate([duplicate, gap, wrong_length, ids[~known]])
+            trajectory[last_obs_misplaced], np.concatenate([duplicate, gap, wrong_length, ids[~known]])
         ),
     }
     found = [f"{len(bad)} {what}: {_name_trajectories(bad)}" for what, bad in problems.items() if len(bad)]
-    if found:
-        raise ValueError(
-            f"the table does not fit its strategy ({strategy.num_trajectories} trajectories, "
-            f"{strategy.budget} steps): " + "; ".join(found) + ". Collect these trajectories again, "
-            "or pass the strategy that the table was collected under"
-        )
+    raise ValueError(
+        f"the table does not fit its strategy ({strategy.num_trajectories} trajectories, "
+        f"{strategy.budget} steps): " + "; ".join(found) + ". Collect these trajectories again, "
+        "or pass the strategy that the table was collected under"
+    )
 
 
 def check_values(table: pa.Table, distribution: ActionDistribution) -> None:

@@ -23,6 +23,7 @@ def compare(
     directory: Path,
     *,
     num_env_runners: int | str = 2,
+    label_selector: dict[str, str] | None = None,
     on_run: Callable[[Run, list[dict[str, float]]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains both algorithms on every seed and draws their curves.
@@ -36,6 +37,7 @@ def compare(
         num_iterations: Of each run.
         directory: Gets a directory per run, `curves.csv` and `curves.png`.
         num_env_runners: Of each run; 0 collects in this process.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_run: Told each finished run with its rows.
 
     Returns:
@@ -51,6 +53,7 @@ def compare(
                 seed=seed,
                 num_iterations=num_iterations,
                 num_env_runners=num_env_runners,
+                label_selector=label_selector,
             )
             curve = train_run(run, directory / f"{algorithm}-{seed}")
             if on_run:

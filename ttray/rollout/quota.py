@@ -143,7 +143,9 @@ class _Run:
         self._slot_of = [0] * len(lengths)
         self._start = [0] * len(lengths)
         self._num_rows = [0] * len(lengths)
-        self._last_obs = np.zeros((len(lengths), 0), dtype=np.float32)
+        # Those that have ended, and the observations after their last steps, in the same order.
+        self._ended: list[int] = []
+        self._last_obs: list[NDArray[np.float32]] = []
         self._buffers: dict[str, NDArray[Any]] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
@@ -182,15 +184,12 @@ class _Run:
         actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
         acted = time.perf_counter()
         # Before the environment moves on: it may reuse the memory of its observations.
-        self._record("obs", obs)
-        self._record("dist_inputs", inputs)
-        self._record("action", actions)
+        self._record(obs=obs, dist_inputs=inputs, action=actions)
         recorded = time.perf_counter()
         step = self._slots.step(actions, self._running[: self._width])
         self._environment_time_s += time.perf_counter() - recorded
         self._inference_time_s += acted - begun
-        self._record("reward", step.reward)
-        self._record("terminated", step.terminated)
+        self._record(reward=step.reward, terminated=step.terminated)
         self._now += 1
         self._num_slot_steps += self._width
         if self._now < self._next_end and not step.any_ended():
@@ -203,9 +202,7 @@ class _Run:
         for slot in slots:
             self._begin_next(slot)
         self._next_end = int(self._end.min())
-        obs = self._reset(slots)
-        self._last_obs = np.zeros((len(self._lengths), obs.shape[1]), dtype=np.float32)
-        return obs
+        return self._reset(slots)
 
     def _finish(self, step: SlotStep) -> NDArray[np.float32] | None:
         """Ends what ended with the last step, and begins what comes next in those slots."""
@@ -214,11 +211,12 @@ class _Run:
         if step.truncated is not None:
             self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
-        slots = np.flatnonzero(ended).tolist()
+        slots = np.flatnonzero(ended)
         # Before the resets, which may reuse the memory of the observations.
-        self._last_obs[[self._position[slot] for slot in slots]] = step.obs[slots]
-        for slot in slots:
+        self._last_obs.append(step.obs.take(slots, axis=0))
+        for slot in slots.tolist():
             position = self._position[slot]
+            self._ended.append(position)
             self._num_rows[position] = self._now - self._start[position]
             if self._begin_next(slot):
                 to_reset.append(slot)
@@ -270,11 +268,13 @@ class _Run:
         stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
         self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
 
-    def _record(self, name: str, value: NDArray[Any]) -> None:
-        if self._now == 0:
-            # Zeros, of which the system makes memory only when it is written to.
-            self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
-        self._buffers[name][self._now, : self._width] = value
+    def _record(self, **values: NDArray[Any]) -> None:
+        now, width = self._now, self._width
+        for name, value in values.items():
+            if now == 0:
+                # Zeros, of which the system makes memory only when it is written to.
+                self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
+            self._buffers[name][now, :width] = value
 
     def _table(self, dist_inputs: bool) -> pa.Table:
         """Gathers the rows of the trajectories one after the other."""
@@ -293,6 +293,9 @@ class _Run:
         log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
         if not dist_inputs:
             del columns["dist_inputs"]
+        as_they_ended = np.concatenate(self._last_obs)
+        last_obs = np.empty_like(as_they_ended)
+        last_obs[self._ended] = as_they_ended
         return table_of(
             columns
             | {
@@ -300,7 +303,7 @@ class _Run:
                 "length": np.array(self._lengths, dtype=np.int32)[position],
                 "t": t.astype(np.int32),
                 "log_prob": log_prob.numpy(),
-                "last_obs": self._last_obs,
+                "last_obs": last_obs,
             }
         )
 

@@ -58,6 +58,7 @@ def evaluate(
     delta: float = 0.05,
     reward_range: float | None = None,
     num_env_runners: int | str = 0,
+    label_selector: dict[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
     """Evaluates a trained policy on a fresh batch: its return, with intervals.
@@ -75,6 +76,7 @@ def evaluate(
         reward_range: Largest minus smallest possible reward; as recorded unless given.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_progress: Told how far it is; a line on the terminal unless given.
     """
     checkpoint = find_checkpoint(policy)
@@ -89,6 +91,7 @@ def evaluate(
             strategy=planned,
             policy=checkpoint,
             num_env_runners=num_env_runners,
+            label_selector=label_selector,
             seed=seed,
             iteration=FIRST_EVALUATION_ITERATION + number,
             gamma=gamma,

@@ -12,7 +12,7 @@ from typing import Any, Self
 from ttray.core.checks import check_count, check_delta
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.runs.tasks import choose_task
-from ttray.service.settings import check_num_env_runners
+from ttray.service.settings import check_label_selector, check_num_env_runners
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 
@@ -30,6 +30,7 @@ class Run:
         num_iterations: When to stop.
         num_env_runners: Remote collectors, or "auto" for as many as the cluster has CPUs for; 0 collects in
             the driver. Changes no result.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
             budget are needed, and the defaults of `TTPOISConfig` hold for all else.
@@ -53,6 +54,7 @@ class Run:
     seed: int = 0
     num_iterations: int = 60
     num_env_runners: int | str = 2
+    label_selector: dict[str, str] | None = None
     checkpoint_every: int = 10
     environment: str | None = None
     horizon: int | None = None
@@ -95,6 +97,7 @@ class Run:
         ):
             check_count(name, getattr(self, name), minimum)
         check_num_env_runners(self.num_env_runners)
+        check_label_selector(self.label_selector, self.num_env_runners)
         task = choose_task(
             preset_name=self.preset,
             environment=self.environment,
@@ -140,7 +143,7 @@ class Run:
         config = (
             ALGORITHMS[self.algorithm]()
             .environment(self.environment)
-            .env_runners(num_env_runners=self.num_env_runners)
+            .env_runners(num_env_runners=self.num_env_runners, label_selector=self.label_selector)
             .training(
                 horizon=self.horizon,
                 budget=self.budget,

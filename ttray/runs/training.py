@@ -88,6 +88,7 @@ def train(
     seed: int = 0,
     num_iterations: int = 60,
     num_env_runners: int | str = 2,
+    label_selector: dict[str, str] | None = None,
     checkpoint_every: int = 10,
     horizon: int | None = None,
     budget: int | None = None,
@@ -116,6 +117,7 @@ def train(
         num_iterations: When to stop.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process. Changes no result.
+        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         horizon: Longest trajectory.
         budget: Environment steps per iteration.
@@ -142,6 +144,7 @@ def train(
         seed=seed,
         num_iterations=num_iterations,
         num_env_runners=num_env_runners,
+        label_selector=label_selector,
         checkpoint_every=checkpoint_every,
         environment=environment,
         horizon=horizon,
@@ -232,8 +235,8 @@ def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
 
-# How far, with how many runners and how often saved: none of them changes a result.
-_MAY_CHANGE = ("num_iterations", "num_env_runners", "checkpoint_every")
+# How far, with how many runners, where and how often saved: none of them changes a result.
+_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every")
 
 
 def _check_same_run(run: Run, directory: Path) -> None:

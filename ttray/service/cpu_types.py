@@ -45,7 +45,7 @@ class CpuTypes:
             logger.warning(
                 "different types of CPU (%s; the driver on %s): their last bits differ, so a run cannot be "
                 "repeated bit by bit. Label the nodes (ray start --labels=cpu=NAME) and choose one type with "
-                'label_selector={"cpu": "NAME"}',
+                '--label cpu=NAME, or label_selector={"cpu": "NAME"}',
                 quotas,
                 cpu_type(),
             )

@@ -71,6 +71,13 @@ class Crew:
                 worker = self._idle.popleft()
         return worker
 
+    def next_idle_slow(self) -> int | None:
+        """One of those that were too slow and have nothing to do."""
+        worker = next((worker for worker in self._idle if worker in self.slow), None) if self.slow else None
+        if worker is not None:
+            self._idle.remove(worker)
+        return worker
+
     def rest(self, worker: int) -> None:
         """A worker is done with what it had."""
         if worker in self.channels:

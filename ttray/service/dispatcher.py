@@ -67,6 +67,7 @@ class _Flight:
     quota: Quota
     worker: int
     sent: float
+    is_trial: bool = False  # of a worker that was too slow; nobody counts on it
 
     @property
     def name(self) -> str:
@@ -149,18 +150,25 @@ class Dispatcher:
             logger.info("%s: worker %d is late; sending a copy", flight.name, flight.worker)
             now.tally.backed_up.append(flight.quota)
             self._send(now, flight.quota)
+        # A plan for the others leaves nothing to those that were too slow: they would stay out for ever.
+        while not now.pending and now.out and (worker := self.crew.next_idle_slow()) is not None:
+            self._launch(_Flight(now, now.out[-1].quota, worker, time.monotonic(), is_trial=True))
 
     def _send(self, now: _Collection, quota: Quota) -> None:
-        worker, number = self.crew.next_idle(), next(self._numbers)
+        worker = self.crew.next_idle()
         flight = _Flight(now, quota, worker, time.monotonic())
-        self._flights[number] = flight
         now.copies[quota.index] += 1
         (now.suspect if worker in self.crew.slow else now.out).append(flight)
+        self._launch(flight)
+
+    def _launch(self, flight: _Flight) -> None:
+        number = next(self._numbers)
+        self._flights[number] = flight
 
         def on_answer(answer: Answer) -> None:
             self._events.put(partial(self._take_answer, number, answer))
 
-        self.crew.channels[worker].send(now.shared, quota, on_answer)
+        self.crew.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
 
     def _straggler(self, now: _Collection) -> _Flight | None:
         """The flight that has been out longest, if that is too long. Workers that were slow have no grace."""
@@ -208,7 +216,7 @@ class Dispatcher:
             return  # its worker was killed for being late
         now, worker, outcome = flight.collection, flight.worker, answer.outcome
         time_s = time.monotonic() - flight.sent
-        now.copies[flight.quota.index] -= 1
+        now.copies[flight.quota.index] -= not flight.is_trial
         if isinstance(outcome, Exception):
             self.crew.ping(worker)
             what = "raised" if isinstance(outcome, RayTaskError) else "died"
@@ -230,7 +238,7 @@ class Dispatcher:
     def _lose(self, flight: _Flight, patience: int, problem: str) -> None:
         """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often."""
         now, index = flight.collection, flight.quota.index
-        if now is not self._current or index in now.tally.receipts:
+        if now is not self._current or index in now.tally.receipts or flight.is_trial:
             return
         now.errors[index] += 1
         if now.errors[index] >= patience * self._settings.max_quota_attempts:
@@ -247,7 +255,7 @@ class Dispatcher:
         late = dict(takewhile(lambda item: self._due(item[1]) <= now, self._flights.items()))
         for number, flight in late.items():
             del self._flights[number]
-            flight.collection.copies[flight.quota.index] -= 1
+            flight.collection.copies[flight.quota.index] -= not flight.is_trial
             problem = (
                 f"worker {flight.worker} did not answer for {self._settings.quota_timeout_s:.1f} s "
                 "(quota_timeout_s) and was killed"

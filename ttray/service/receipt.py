@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ttray.core.batch import BatchInfo
 from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.exact import ExactSum
+from ttray.core.exact import ExactSum, largest_magnitude
 from ttray.core.quotas import Quota, trajectory_lengths
 from ttray.core.schema import array_of, checksum
 from ttray.core.validation import validate
@@ -64,7 +64,7 @@ class Receipt:
             stats=stats,
             return_sum=ExactSum.of(per_sample[t] * reward),
             discounted_return_sum=discounted,
-            max_abs_reward=float(np.abs(reward).max()),
+            max_abs_reward=largest_magnitude(reward),
             checksum=checksum(table),
             worker=worker,
             cpu_type=cpu_type(),

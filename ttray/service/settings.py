@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ttray.core.checks import check_count, check_positive
@@ -12,6 +13,32 @@ def check_num_env_runners(number: int | str) -> int | str:
     if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
         raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {number!r}')
     return number
+
+
+def check_label_selector(
+    selector: Mapping[str, str] | None, num_env_runners: int | str
+) -> dict[str, str] | None:
+    """Returns labels of nodes for env runners, or None for any node; everything else is a ValueError.
+
+    Args:
+        selector: From labels to the values that they must have.
+        num_env_runners: For which they are.
+    """
+    if selector is None:
+        return None
+    is_of_texts = isinstance(selector, Mapping) and all(
+        isinstance(text, str) and text for pair in selector.items() for text in pair
+    )
+    if not selector or not is_of_texts:
+        raise ValueError(
+            f'label_selector must map labels to values, as {{"cpu": "NAME"}} does, found {selector!r}'
+        )
+    if num_env_runners == 0:
+        raise ValueError(
+            f"label_selector={dict(selector)} chooses the nodes of env runners, and there are none; set "
+            "num_env_runners (--env-runners), or leave the labels away"
+        )
+    return dict(selector)
 
 
 @dataclass(frozen=True)

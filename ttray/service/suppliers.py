@@ -16,7 +16,7 @@ from ray.autoscaler.sdk import request_resources
 
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
-from ttray.service.settings import check_num_env_runners
+from ttray.service.settings import check_label_selector, check_num_env_runners
 from ttray.service.worker import RemoteWorker
 
 logger = logging.getLogger(__name__)
@@ -178,9 +178,10 @@ def supplier_of(
     """The supplier for a number of env runners or "auto"; None for 0, which is this process.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is neither, or the labels are none.
     """
     number = check_num_env_runners(num_env_runners)
+    label_selector = check_label_selector(label_selector, number)
     if isinstance(number, str):
         return AutoActors(maker, label_selector)
     return Actors(maker, number, label_selector) if number else None

@@ -107,7 +107,14 @@ def _label(runs: Sequence[dict[str, Any]]) -> None:
         run["label"] = run["name"] if names.count(run["name"]) == 1 else f"{run['name']} ({number + 1})"
 
 
-_OF_A_SEED = ("seed", "num_iterations", "num_env_runners", "checkpoint_every", "optimise_on")
+_OF_A_SEED = (
+    "seed",
+    "num_iterations",
+    "num_env_runners",
+    "label_selector",
+    "checkpoint_every",
+    "optimise_on",
+)
 
 
 def _groups(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,46 @@
+"""The instruments of the benchmark of the service; what it found is on the page."""
+
+import socket
+
+import numpy as np
+
+from ttray.benchmarks import crowds, service, traffic
+from ttray.benchmarks.report import Reporter
+
+
+def test_bytes_are_counted_where_they_arrive():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as sender,
+        server.accept()[0] as receiver,
+    ):
+        before = traffic._received_bytes()
+        sender.sendall(bytes(70_000))
+        received = 0
+        while received < 70_000:
+            received += len(receiver.recv(70_000))
+        after = traffic._received_bytes()
+    assert sum(after.values()) - sum(before.values()) == 70_000
+
+
+def test_a_peak_of_memory_is_seen_after_it_has_gone_and_forgotten_when_asked():
+    resident = traffic._reset_peak()
+    np.ones(10**7).sum()
+    assert traffic._memory("VmHWM") - resident > 70 * 10**6
+    assert traffic._reset_peak() - resident < 40 * 10**6
+    assert traffic._memory("VmHWM") - resident < 40 * 10**6
+
+
+def test_simulated_env_runners_let_the_driver_prove_every_batch(local_ray, capsys):
+    report = Reporter("service", "a title")
+    points = service._report_quotas(report, (10, 20), rounds=2)
+    assert [(point["size"], len(point["ms"])) for point in points] == [(10, 2), (20, 2)]
+    cases = [finding.case for finding in report.result().findings]
+    assert cases == ["10 quotas", "20 quotas", "a call of a real env runner"]
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_a_crowd_collects_what_one_process_does(local_ray):
+    crowd = crowds.collect_in_a_crowd(1)
+    assert (crowd.number, crowd.used, crowd.is_same) == (1, 1, True)
+    assert crowd.megabytes > 10.0
