@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ttray.benchmarks.cost import Curve, cost, rows_until
@@ -16,7 +17,7 @@ from ttray.benchmarks.methods import training
 from ttray.benchmarks.report import Finding, Reporter, Result, short
 from ttray.core.threads import torch_threads
 from ttray.paper import markdown
-from ttray.paper.trials import Row, Trial, rows_of, run_trials
+from ttray.paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.runs.connection import connect
 from ttray.runs.directories import runs_directory
 from ttray.runs.drawing import PALETTE, STYLES, plt
@@ -54,6 +55,8 @@ def run(
 ) -> Result:
     """Trains every variant; finished ones are kept, so that an interrupted benchmark goes on.
 
+    Ctrl-C ends it early: the result then is of the trials that are finished.
+
     Args:
         num_seeds: Seeds 0, 1, … of every variant.
         goals: Names of goals of the comparison.
@@ -70,23 +73,26 @@ def run(
         for setting, value, arguments in variants(goal)
     }
     different = {trial.name: trial for trial in trials.values()}  # the preset is a variant of every setting
-    with torch_threads(1):
-        run_trials(
-            list(different.values()), directory, lambda name, done, num: report.say(f"  {done}/{num} {name}")
-        )
+
+    def tell(name: str, num_finished: int, num_all: int) -> None:
+        report.say(f"  {num_finished}/{num_all} {name}")
+
+    try:
+        with torch_threads(1):
+            run_trials(list(different.values()), directory, tell)
+    except TrialsInterrupted as problem:
+        report.say(f"  {problem}: the rest of this is of those that are")
     series: dict[str, Any] = {}
     for goal in chosen:
         level = max(goal.levels)
         for setting, value, _ in variants(goal):
-            costs = [
-                cost(
-                    Curve.of(value, seed, rows_of([trials[goal.name, setting, value, seed]], directory)),
-                    level,
-                )
-                for seed in range(num_seeds)
-            ]
+            of_variant = [trials[goal.name, setting, value, seed] for seed in range(num_seeds)]
+            finished = [trial for trial in of_variant if is_finished(trial, directory)]
+            if not finished:
+                continue
+            costs = [cost(Curve.of(value, 0, rows_of([trial], directory)), level) for trial in finished]
             num_reached = sum(each.is_reached for each in costs)
-            missing = "" if num_reached == num_seeds else f", {num_reached} of {num_seeds} ≥"
+            missing = "" if num_reached == len(costs) else f", {num_reached} of {len(costs)} ≥"
             steps = tuple(each.steps for each in costs)
             report.add(Finding(f"{goal.title}, {setting} {value}", f"steps{missing}", steps))
             of_setting = series.setdefault(goal.title, {}).setdefault(setting, {})
@@ -118,7 +124,7 @@ def draw(result: Result) -> Any:
     for setting, axis in zip(settings, axes, strict=True):
         for (title, of_goal), colour, style in zip(goals.items(), PALETTE, STYLES, strict=False):
             found = of_goal[setting]
-            middle = [sorted(each["steps"])[len(each["steps"]) // 2] for each in found.values()]
+            middle = [median(each["steps"]) for each in found.values()]
             axis.plot(range(len(middle)), middle, "o", color=colour, linestyle=style, label=title)
         ticks = list(next(iter(goals.values()))[setting])
         if setting == "Λ":  # differs by environment: in units of the preset's
@@ -144,8 +150,7 @@ def table(result: Result) -> list[str]:
         for setting, values in of_goal.items():
             cells = []
             for value, found in values.items():
-                steps = sorted(found["steps"])
-                is_bound = found["num_reached"] <= len(steps) // 2
-                cells.append(f"{value}: {'≥ ' * is_bound}{short(steps[len(steps) // 2])}")
+                is_bound = found["num_reached"] <= len(found["steps"]) // 2
+                cells.append(f"{value}: {'≥ ' * is_bound}{short(median(found['steps']))}")
             lines.append((title, setting, "; ".join(cells)))
     return markdown.table(("", "setting", "value: steps"), lines)
