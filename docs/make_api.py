@@ -30,6 +30,10 @@ RESULTS = {
     "env_runners": {
         "discounted_return": "Ĵ, the estimated return of the policy that collected the batch.",
         "episode_return_mean": "The same without a discount; the name that Tune's tables look for.",
+        "predicted_gain": "The gain of the bound on the batch before; 0 at first.",
+        "measured_gain": "What this return is above that of the batch before; 0 at first.",
+        "is_gain_followed": "False if twenty iterations of gains of the bound brought no gain in return; a "
+        "log line then says what to change.",
         "num_env_steps_sampled": "Transitions in the batch.",
         "num_env_steps_sampled_lifetime": "Transitions in all batches of the run.",
         "num_env_steps_saved": "Planned steps that terminated episodes did not need.",
@@ -56,8 +60,9 @@ RESULTS = {
         "num_bound_evaluations": "How often line searches looked at the bound.",
         "num_nonfinite_rejected": "Candidates rejected because of NaN or infinity.",
         "stop_reason": "Why the search ended.",
-        "max_weight": "The largest importance weight of a trajectory under the policy that was found.",
-        "effective_sample_size": "(Σω)²/Σω² of the importance weights, in trajectories.",
+        "max_weight": "The largest importance weight, before clipping, under the policy that was found.",
+        "effective_sample_size": "(Σω)²/Σω² of the importance weights, in trajectories; of weights "
+        "per decision, over all rows.",
         "renyi2": "The mean of d̂₂(h) over the lengths, weighted as in the bound.",
         "optimise_time_s": "Seconds of the improvement.",
     },

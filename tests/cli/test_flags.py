@@ -27,7 +27,9 @@ from ttray.runs.run import Run
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 COMMANDS = typer.main.get_command(app).commands
-ROW = dict.fromkeys(("num_env_steps", "discounted_return", "episode_return_mean"), 1.0)
+ROW = dict.fromkeys(
+    ("num_env_steps", "discounted_return", "episode_return_mean", "bound_before", "bound_after"), 1.0
+)
 
 
 @pytest.fixture
@@ -631,7 +633,7 @@ def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
         (("train", "--strategy", "best"), ["truncated", "exact", "uniform", "adaptive"]),
         (("train", "--importance-weights", "both"), ["trajectory", "per_decision"]),
         (("train", "--baseline", "mean"), ["none", "per_step"]),
-        (("evaluate", "nowhere", "--strategy", "adaptive"), ["truncated", "exact", "uniform"]),
+        (("evaluate", "nowhere", "--strategy", "best"), ["truncated", "exact", "uniform", "adaptive"]),
         (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
         (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
         (("bench", "fast"), ["all", "sampling"]),

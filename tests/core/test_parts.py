@@ -127,7 +127,7 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
     sums = surrogate.sums(comparison)
     value = bound(sums, delta=DELTA, max_reward=MAX_REWARD)
     gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(value, list(target.parameters()))])
-    log_weights = surrogate.log_weights(comparison).detach()
+    log_weights = surrogate.log_weights_in_use(comparison).detach()
     found = {}
     for num_threads in (1, 2, 3, 4):
         with PartsHere.whole(spec, batch, num_threads) as holder:
@@ -148,7 +148,8 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
             assert torch.allclose(objective.gradient(moved), gradient, rtol=1e-9, atol=1e-12)
             assert facts == PartFacts(surrogate.max_abs_reward)
             assert weights.log_max == pytest.approx(log_weights.max().item(), rel=1e-12)
-            assert weights.effective_sample_size == pytest.approx(effective_sample_size(log_weights))
+            share = effective_sample_size(log_weights) / len(log_weights)
+            assert weights.effective_sample_size == pytest.approx(share * weights.num_trajectories)
             expected = np.bincount(rows.t.numpy(), rows.reward.numpy())
             np.testing.assert_allclose(rewards.sums, expected, rtol=1e-12)
             expected = step_variances(rows, strategy, spec.gamma)
@@ -218,9 +219,9 @@ def test_an_update_has_the_same_bits_for_any_threads_and_the_book_for_any_parts(
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.floats(-900.0, 900.0), min_size=1, max_size=5), min_size=1, max_size=6))
 def test_weights_are_reported_as_if_all_were_in_one_place(parts):
-    total = WeightSums.of(torch.tensor(parts[0], dtype=torch.float64))
+    total = WeightSums.of(torch.tensor(parts[0], dtype=torch.float64), len(parts[0]))
     for part in parts[1:]:
-        total = total + WeightSums.of(torch.tensor(part, dtype=torch.float64))
+        total = total + WeightSums.of(torch.tensor(part, dtype=torch.float64), len(part))
     together = torch.tensor([value for part in parts for value in part], dtype=torch.float64)
     assert total.log_max == together.max().item()
     assert total.effective_sample_size == pytest.approx(effective_sample_size(together))

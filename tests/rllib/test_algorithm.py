@@ -103,7 +103,7 @@ def test_result_has_the_published_metrics():
     assert {
         "discounted_return", "episode_return_mean", "num_env_steps_sampled", "num_env_steps_sampled_lifetime",
         "num_trajectories", "num_trajectories_recollected", "num_quotas_redispatched", "num_env_steps_saved",
-        "num_quotas_backed_up", "num_env_runners", "slot_utilization", "sample_time_s",
+        "num_quotas_backed_up", "num_env_runners", "slot_utilization", "sample_time_s", "is_gain_followed",
     } <= set(sampled)  # fmt: skip
     assert sampled["num_env_steps_sampled"] == 240
     assert sampled["num_env_steps_sampled_lifetime"] == 480
@@ -111,7 +111,11 @@ def test_result_has_the_published_metrics():
     assert isinstance(learned["stop_reason"], str)
     assert isinstance(learned["step_sizes"], list)
     assert learned["bound_after"] >= learned["bound_before"]
-    assert first["env_runners"]["discounted_return"] != sampled["discounted_return"]
+    before = first["env_runners"]["discounted_return"]
+    assert before != sampled["discounted_return"]
+    assert sampled["measured_gain"] == sampled["discounted_return"] - before
+    assert sampled["predicted_gain"] == first["learners"]["default_policy"]["gain"]
+    assert first["env_runners"]["predicted_gain"] == first["env_runners"]["measured_gain"] == 0.0
     assert {"collect", "improve", "publish"} <= set(second["timers"])
 
 

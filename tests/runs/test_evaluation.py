@@ -82,11 +82,15 @@ def test_an_evaluation_is_of_the_run_and_of_fresh_data(trained):
     assert ttray.evaluate(trained.directory, budget=120, seed=3, num_env_runners=1) == found
 
 
-def test_an_evaluation_has_no_batches_before_it_to_plan_from(trained):
-    with pytest.raises(
-        ValueError, match=r"'adaptive' plans a batch from those before it, .* choose 'truncat"
-    ):
-        ttray.evaluate(trained.directory, strategy="adaptive")
+def test_an_adaptive_evaluation_is_made_in_rounds_with_the_same_bits_anywhere(trained):
+    arguments = {"budget": 240, "seed": 3, "strategy": "adaptive"}
+    found = ttray.evaluate(trained.directory, **arguments)
+    assert (found.num_rounds, found.num_env_steps) == (2, 240)
+    assert found.low < found.estimate < found.high
+    assert ttray.evaluate(trained.directory, num_env_runners=2, **arguments) == found
+    assert ttray.evaluate(trained.directory, budget=120, seed=3, strategy="adaptive") == ttray.evaluate(
+        trained.directory, budget=120, seed=3
+    )
 
 
 def test_ope_takes_tables_and_files_alike(trained, tmp_path):

@@ -64,10 +64,11 @@ def test_quick_presets_come_first_and_have_what_makes_them_quick() -> None:
     assert list(PRESETS) == [*fast, *PAPER_PRESETS]
     for name in fast:
         assert name.endswith("-fast")
-        found, papers = preset(name), preset(name.removesuffix("-fast"))
-        assert (found.environment, found.horizon) == (papers.environment, papers.horizon)
+        found, papers = preset(name), PAPER_PRESETS.get(name.removesuffix("-fast"))
         assert (found.importance_weights, found.baseline) == ("per_decision", "per_step")
-        assert found.budget < papers.budget
+        if papers:
+            assert (found.environment, found.horizon) == (papers.environment, papers.horizon)
+            assert found.budget < papers.budget
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -83,7 +84,7 @@ def test_every_preset_can_be_run_with_every_discount_of_its_own(name: str, algor
 
 
 def test_every_preset_names_a_registered_environment() -> None:
-    assert {found.environment for found in PRESETS.values()} <= set(ttray.envs.ENVIRONMENT_IDS)
+    assert {found.environment for found in PAPER_PRESETS.values()} <= set(ttray.envs.ENVIRONMENT_IDS)
     for found in PRESETS.values():
         gymnasium.spec(found.environment)
 

@@ -1,70 +1,41 @@
-"""Cost of a result: environment steps and seconds until TT-POIS, POIS and RLlib's PPO earn a given return.
+"""Cost of a result: environment steps and seconds until a learning method earns a given return.
 
-All may use the same number of environment steps, and end when they have reached the hardest return; each has
-one process and one thread. PPO has RLlib's defaults; the environment, its episode length T and γ are the
-same, because they define the objective. Its last batch may go beyond the budget by less than one batch, and
-still counts.
+A trial is one method with one seed in one environment. It ends when it has reached the hardest return, or
+spent the steps of the goal or the seconds of a trial. Trials run one after the other in one process with one
+thread, and what one found is kept the moment it ends: an interrupted benchmark goes on with the next trial.
 
-The return is the discounted one over T steps from the start. TT-POIS and POIS estimate it from each batch;
-for PPO it is the mean over the episodes that ended in the iteration. Both are of the policies that collected,
-so no side pays for evaluations. A level counts as reached when the mean of three iterations does, hence not
-before the third. Seconds are those of `train()`, without building the algorithm.
+The return is the discounted one over T steps from the start. TT-POIS and its variants estimate it from each
+batch; for PPO it is the mean over the episodes that ended in the iteration. Both are of the policies that
+collected, so no side pays for evaluations. A level counts as reached when the mean of three iterations does,
+hence not before the third. Seconds are those of the CPU while training, because other work on the
+machine would count in those of the clock; building the algorithm is not counted.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from matplotlib.lines import Line2D
-from ray.rllib.algorithms.algorithm import Algorithm
-
-from ttray.benchmarks.cases import environment_name
-from ttray.benchmarks.ppo import build_ppo
+from ttray.benchmarks.goals import GOALS, MAX_SECONDS, Goal
+from ttray.benchmarks.methods import METHODS, Advance
 from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.core.threads import torch_threads
+from ttray.paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.runs.connection import connect
-from ttray.runs.drawing import PALETTE, STYLES, plt
-from ttray.runs.presets import PRESETS
-from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.directories import runs_directory
 
 WINDOW = 3  # iterations whose mean return has to reach a level: one lucky batch does not count
+NUM_SEEDS = 5
 
-NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS", "PPO": "PPO"}
-_OURS = "TTPOIS"
-_LOOKS = dict(zip(NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
+OURS = "fast"
+"""The method that PPO is compared with."""
 
-
-@dataclass(frozen=True)
-class Goal:
-    """The returns to reach in an environment.
-
-    Attributes:
-        preset: Name of the preset, whose settings TT-POIS and POIS have.
-        gamma: Discount.
-        num_iterations: With the preset's budget; their product is what every algorithm may use.
-        levels: Returns to reach, the easier one first.
-    """
-
-    preset: str
-    gamma: float
-    num_iterations: int
-    levels: tuple[float, ...]
-
-    @property
-    def title(self) -> str:
-        """Name of the environment for lines and pictures."""
-        return environment_name(PRESETS[self.preset].environment)
-
-
-# POIS reaches the easier levels late or with some seeds only, the harder ones not at all.
-GOALS = (
-    Goal("dam", 0.95, 60, (-15.0, -5.0)),
-    Goal("corridor-dense", 0.99, 40, (2.0, 5.0)),
-)
+_LEAST_TIMES_OUR_SECONDS = {"sb3-ppo": 2.0, "rllib-ppo": 10.0}
 
 
 @dataclass(frozen=True)
@@ -72,18 +43,23 @@ class Curve:
     """What one trial reported, one value per iteration.
 
     Attributes:
-        algorithm: A key of `NAMES`.
+        method: A key of `METHODS`.
         seed: Of everything random.
         num_env_steps: Used so far.
-        time_s: Spent in `train()` so far.
+        time_s: Of the CPU, spent in training so far.
         discounted_return: Of the iteration's own batch.
     """
 
-    algorithm: str
+    method: str
     seed: int
     num_env_steps: list[int]
     time_s: list[float]
     discounted_return: list[float]
+
+    @classmethod
+    def of(cls, method: str, seed: int, rows: Sequence[Row]) -> Curve:
+        """From the rows of a trial."""
+        return cls(method, seed, **{key: [row[key] for row in rows] for key in rows[0]})
 
 
 @dataclass(frozen=True)
@@ -92,7 +68,7 @@ class Cost:
 
     Attributes:
         steps: Environment steps.
-        seconds: In `train()`.
+        seconds: Of the CPU, in training.
         is_reached: Whether the level was reached; otherwise both numbers are lower bounds.
     """
 
@@ -101,40 +77,115 @@ class Cost:
     is_reached: bool
 
 
-def run(num_seeds: int = 3, iterations: Mapping[str, int] | None = None) -> Result:
-    """Trains all algorithms on all seeds, one after the other, and prints what they cost.
+def run(num_seeds: int = NUM_SEEDS, goals: Sequence[Goal] = GOALS, directory: Path | None = None) -> Result:
+    """Trains with all methods and all seeds that have not yet, and prints what they cost.
+
+    Ctrl-C ends it early: the result then is of the trials that are finished.
 
     Args:
-        num_seeds: Seeds 0, 1, … of every algorithm.
-        iterations: Number of iterations by preset, for the goals to run; all with their own unless given.
+        num_seeds: Seeds 0, 1, … of every method.
+        goals: Environments and returns to reach.
+        directory: Where finished trials are kept, in $TTRAY_RUNS or `runs` unless given; remove it to
+            measure anew.
     """
-    chosen = {goal.preset: goal.num_iterations for goal in GOALS} if iterations is None else iterations
-    goals = [goal for goal in GOALS if goal.preset in chosen]
-    if unknown := set(chosen) - {goal.preset for goal in goals}:
-        known = ", ".join(goal.preset for goal in GOALS)
-        raise ValueError(f"no goal for {', '.join(sorted(unknown))}; choose of {known}")
-    connect(num_env_runners=0)
     report = Reporter("cost", "Steps and seconds to a given return")
+    directory = directory or runs_directory() / "bench" / "cost-trials"
+    connect(num_env_runners=0)
+
+    def tell(name: str, num_finished: int, num_all: int) -> None:
+        report.say(f"  {num_finished} of {num_all} trials {name or f'in {directory}'}")
+
+    trials = [trial for trial, _ in _trials(num_seeds, goals)]
+    try:
+        with torch_threads(1):
+            run_trials(trials, directory, tell)
+    except TrialsInterrupted as problem:
+        report.say(f"  {problem}: the rest of this is of those that are")
+    return of_finished(report, num_seeds, goals, directory)
+
+
+def of_finished(report: Reporter, num_seeds: int, goals: Sequence[Goal], directory: Path) -> Result:
+    """What the finished trials in a directory cost.
+
+    Args:
+        report: Told the findings.
+        num_seeds: As for `run`.
+        goals: As for `run`.
+        directory: As for `run`.
+    """
+    curves: dict[str, list[Curve]] = {goal.name: [] for goal in goals}
+    for trial, (goal, method, seed) in _trials(num_seeds, goals):
+        if is_finished(trial, directory):
+            curves[goal.name].append(Curve.of(method, seed, rows_of([trial], directory)))
     environments = {}
     for goal in goals:
-        preset = PRESETS[goal.preset]
-        budget = chosen[goal.preset] * preset.budget
-        report.say(f"{goal.title}, γ = {goal.gamma}, T = {preset.horizon}: {budget:,} steps per trial")
-        with torch_threads(1):
-            # Seed by seed, so that a busy hour of the machine hits all algorithms.
-            curves = [_train(report, goal, name, seed, budget) for seed in range(num_seeds) for name in NAMES]
-        for level in goal.levels:
-            report.add(*findings_of(goal.title, level, curves))
-        environments[goal.preset] = asdict(goal) | {
+        found = sorted(curves[goal.name], key=lambda curve: (list(METHODS).index(curve.method), curve.seed))
+        for level in goal.levels if found else ():
+            report.add(*findings_of(goal, level, found))
+        environments[goal.name] = asdict(goal) | {
             "title": goal.title,
-            "num_iterations": chosen[goal.preset],
-            "budget": budget,
-            "horizon": preset.horizon,
-            "curves": [asdict(curve) for curve in curves],
+            "environment": goal.environment,
+            "horizon": goal.horizon,
+            "settings": {name: METHODS[name].settings(goal) for name in {curve.method for curve in found}},
+            "curves": [asdict(curve) for curve in found],
         }
     return report.result(
-        {"window": WINDOW, "num_env_runners": 0, "num_threads": 1, "environments": environments}
+        {
+            "window": WINDOW,
+            "num_seeds": num_seeds,
+            "max_seconds": MAX_SECONDS,
+            "num_env_runners": 0,
+            "num_threads": 1,
+            "environments": environments,
+        }
     )
+
+
+def _trials(num_seeds: int, goals: Sequence[Goal]) -> list[tuple[Trial, tuple[Goal, str, int]]]:
+    """In the order of running: seed by seed, the quick methods first, so that early ends leave most."""
+    slow = ("rllib-ppo", "tt-pois", "pois")
+    ordered = [name for name in METHODS if name not in slow] + [name for name in slow if name in METHODS]
+    return [
+        (
+            Trial(f"{goal.name}/{name}/{seed}", partial(_train, goal, name, seed), on_cluster=False),
+            (goal, name, seed),
+        )
+        for seed in range(num_seeds)
+        for name in ordered
+        for goal in goals
+    ]
+
+
+def _train(goal: Goal, name: str, seed: int, _: Path) -> list[Row]:
+    return rows_until(goal, METHODS[name].begin(goal, seed))
+
+
+def rows_until(goal: Goal, method: AbstractContextManager[Advance]) -> list[Row]:
+    """One trial, a row per iteration, until the hardest level is reached or all is spent.
+
+    Args:
+        goal: What to reach.
+        method: That was chosen for it.
+    """
+    rows: list[Row] = []
+    spent_s = 0.0
+    with method as advance:
+        while not _is_done(rows, goal):
+            started = time.process_time()
+            steps, value = advance()
+            spent_s += time.process_time() - started
+            rows.append(
+                {"num_env_steps": steps, "time_s": round(spent_s, 3), "discounted_return": round(value, 5)}
+            )
+    return rows
+
+
+def _is_done(rows: Sequence[Row], goal: Goal) -> bool:
+    """Whether there is nothing left to find out: the hardest level is reached, or all is spent."""
+    if not rows:
+        return False
+    is_spent = rows[-1]["num_env_steps"] >= goal.max_steps or rows[-1]["time_s"] >= MAX_SECONDS
+    return is_spent or reached_at([row["discounted_return"] for row in rows], max(goal.levels)) is not None
 
 
 def reached_at(returns: Sequence[float], level: float) -> int | None:
@@ -152,32 +203,34 @@ def cost(curve: Curve, level: float) -> Cost:
     return Cost(curve.num_env_steps[last], curve.time_s[last], at is not None)
 
 
-def findings_of(title: str, level: float, curves: Sequence[Curve]) -> Iterator[Finding]:
-    """Steps and seconds of every algorithm to one level, one value per seed, and their ratios to TT-POIS.
+def findings_of(goal: Goal, level: float, curves: Sequence[Curve]) -> Iterator[Finding]:
+    """Steps and seconds of every method to one level, one value per seed, and those of PPO beside ours.
 
     A "≥" after a quantity says that trials did not reach the level: what they used in all stands in for
     what they would have needed. "1 of 3" is the number of seeds that did reach it.
     """
     costs = {
-        name: [cost(curve, level) for curve in curves if curve.algorithm == name]  # in the order of seeds
-        for name in NAMES
+        name: {curve.seed: cost(curve, level) for curve in curves if curve.method == name} for name in METHODS
     }
     for name, found in costs.items():
-        num_reached = sum(each.is_reached for each in found)
+        if not found:
+            continue
+        num_reached = sum(each.is_reached for each in found.values())
         missing = "" if num_reached == len(found) else f", {num_reached} of {len(found)} ≥"
-        case = f"{title} ≥ {level:g}, {NAMES[name]}"
-        yield Finding(case, f"steps{missing}", tuple(each.steps for each in found))
-        yield Finding(case, f"seconds{missing}", tuple(each.seconds for each in found))
-    ours = costs.pop(_OURS)
-    for name, found in costs.items():
-        pairs = list(zip(found, ours, strict=True))
+        case = f"{goal.title} ≥ {level:g}, {METHODS[name].label}"
+        most = goal.most_steps.get(level) if name == OURS else None
+        steps = tuple(each.steps for each in found.values())
+        yield Finding(case, f"steps{missing}", steps, at_most=most)
+        yield Finding(case, f"seconds{missing}", tuple(each.seconds for each in found.values()))
+    for name, least in _LEAST_TIMES_OUR_SECONDS.items():
+        others = costs.get(name, {})
+        pairs = [(others[seed], ours) for seed, ours in costs[OURS].items() if seed in others]
         sign = _sign_of_ratio(pairs)
-        if sign is not None:
-            case = f"{title} ≥ {level:g}, {NAMES[name]}"
+        if pairs and sign is not None:
+            case = f"{goal.title} ≥ {level:g}, {METHODS[name].label}"
             yield Finding(case, f"× our steps{sign}", tuple(other.steps / our.steps for other, our in pairs))
-            yield Finding(
-                case, f"× our seconds{sign}", tuple(other.seconds / our.seconds for other, our in pairs)
-            )
+            seconds = tuple(other.seconds / our.seconds for other, our in pairs)
+            yield Finding(case, f"× our seconds{sign}", seconds, at_least=least)
 
 
 def _sign_of_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str | None:
@@ -188,91 +241,3 @@ def _sign_of_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str | None:
     if neither or (only_ours and only_other):
         return None
     return " ≥" if only_ours else " ≤" if only_other else ""
-
-
-def _train(report: Reporter, goal: Goal, name: str, seed: int, budget: int) -> Curve:
-    """One trial, with a line when it is finished."""
-    algorithm, return_of = _build(goal, name, seed)
-    curve = Curve(name, seed, [], [], [])
-    spent_s = 0.0
-    try:
-        while not _is_done(curve, goal, budget):
-            started = time.perf_counter()
-            result = algorithm.train()
-            spent_s += time.perf_counter() - started
-            curve.num_env_steps.append(int(result["env_runners"]["num_env_steps_sampled_lifetime"]))
-            curve.time_s.append(round(spent_s, 3))
-            curve.discounted_return.append(round(return_of(result), 5))
-    finally:
-        algorithm.stop()
-    final = fmean(curve.discounted_return[-WINDOW:])
-    report.say(
-        f"  {NAMES[name] + ',':<8} seed {seed}: {curve.num_env_steps[-1]:>9,} steps {spent_s:>7.1f} s"
-        f"   return {final:.2f} at the end"
-    )
-    return curve
-
-
-def _is_done(curve: Curve, goal: Goal, budget: int) -> bool:
-    """Whether there is nothing left to find out: the hardest level is reached, or the budget is spent."""
-    spent = curve.num_env_steps[-1] if curve.num_env_steps else 0
-    return spent >= budget or reached_at(curve.discounted_return, max(goal.levels)) is not None
-
-
-ReturnOf = Callable[[Mapping[str, Any]], float]
-"""Tells the return from the result of `Algorithm.train()`."""
-
-
-def _build(goal: Goal, name: str, seed: int) -> tuple[Algorithm, ReturnOf]:
-    if name in ALGORITHMS:
-        asked = Run(goal.preset, algorithm=name, gamma=goal.gamma, seed=seed, num_env_runners=0)
-        return asked.config().build_algo(), lambda result: float(result["env_runners"]["discounted_return"])
-    preset = PRESETS[goal.preset]
-    ppo, returns = build_ppo(preset.environment, horizon=preset.horizon, gamma=goal.gamma, seed=seed)
-    return ppo, lambda _: returns.take_mean()
-
-
-def draw(result: Result) -> Any:
-    """Returns of all seeds and their mean against steps and against seconds, one row per environment.
-
-    Args:
-        result: Of `run`.
-    """
-    environments = result.series["environments"].values()
-    size = (9.0, 3.3 * len(environments) + 0.6)
-    figure, axes = plt.subplots(len(environments), 2, figsize=size, layout="constrained", squeeze=False)
-    for environment, line in zip(environments, axes, strict=True):
-        curves = [Curve(**curve) for curve in environment["curves"]]
-        steps, seconds = line
-        for name in NAMES:
-            runs = [curve for curve in curves if curve.algorithm == name]
-            _draw_runs(steps, name, runs, [[step / 1000.0 for step in run.num_env_steps] for run in runs])
-            _draw_runs(seconds, name, runs, [run.time_s for run in runs])
-        for axis in line:
-            for level in environment["levels"]:
-                axis.axhline(level, color="0.6", linewidth=1.0, zorder=0)
-                axis.annotate(
-                    f"{level:g}", (1.01, level), xycoords=axis.get_yaxis_transform(), color="0.4", va="center"
-                )
-            axis.set_title(f"{environment['title']}, γ = {environment['gamma']}", fontsize="medium")
-            axis.grid(alpha=0.3)
-        steps.set_ylabel("discounted return")
-        seconds.set_xscale("log")  # the algorithms differ by more than a factor of ten
-    axes[-1][0].set_xlabel("environment steps (thousands)")
-    axes[-1][1].set_xlabel("seconds of training")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    handles.append(Line2D([], [], color="0.6", linewidth=1.0))
-    figure.legend(handles, [*labels, "given returns"], loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(result.title)
-    return figure
-
-
-def _draw_runs(axis: Any, name: str, runs: Sequence[Curve], x: Sequence[Sequence[float]]) -> None:
-    colour, style = _LOOKS[name]
-    for run, values in zip(runs, x, strict=True):
-        axis.plot(values, run.discounted_return, color=colour, linewidth=0.7, alpha=0.35)
-    # Means of the same iterations, as far as all seeds go: their steps are the same, their seconds nearly.
-    mean_x = [fmean(values) for values in zip(*x, strict=False)]
-    mean = [fmean(values) for values in zip(*(run.discounted_return for run in runs), strict=False)]
-    label = NAMES[name] + (f", mean of {len(runs)} seeds" if len(runs) > 1 else "")
-    axis.plot(mean_x, mean, color=colour, linestyle=style, linewidth=1.8, label=label)

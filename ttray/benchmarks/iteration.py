@@ -121,7 +121,7 @@ def draw(result: Result) -> Any:
     """A stacked bar per number of env runners: the whole iteration, and without its optimisation."""
     series = result.series["ms"]
     figure, axes = plt.subplots(2, 1, figsize=(9, 4.6), layout="constrained")
-    colours = dict(zip(PARTS, (*PALETTE, "0.35", "0.75", "#56B4E9", "#F0E442"), strict=True))
+    colours = dict(zip(PARTS, (*PALETTE[:6], "0.35", "0.75", "#F0E442"), strict=True))
     for axis, left_out in zip(axes, ("", "optimisation"), strict=True):
         for row, parts in enumerate(series.values()):
             left = 0.0

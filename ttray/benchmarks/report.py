@@ -41,8 +41,8 @@ class Finding:
     def target(self) -> str:
         """With its direction; empty if there is none."""
         if self.at_least is not None:
-            return f"≥ {_short(self.at_least)}"
-        return "" if self.at_most is None else f"≤ {_short(self.at_most)}"
+            return f"≥ {short(self.at_least)}"
+        return "" if self.at_most is None else f"≤ {short(self.at_most)}"
 
     @property
     def verdict(self) -> str:
@@ -57,12 +57,12 @@ class Finding:
     @property
     def spread(self) -> str:
         """The smallest and the largest round."""
-        return f"{_short(min(self.values))}–{_short(max(self.values))}" if len(self.values) > 1 else ""
+        return f"{short(min(self.values))}–{short(max(self.values))}" if len(self.values) > 1 else ""
 
     def line(self) -> str:
         """For a terminal of 80 columns."""
         return (
-            f"{self.case:<28} {self.quantity:<17} {_short(self.median):>6} {self.spread:<12}"
+            f"{self.case:<28} {self.quantity:<17} {short(self.median):>6} {self.spread:<12}"
             f" {self.target:>6} {self.verdict}"
         ).rstrip()
 
@@ -99,7 +99,7 @@ class Result:
 
     def table(self) -> list[str]:
         """The findings as lines of Markdown."""
-        rows = [(f.case, f.quantity, _short(f.median), f.spread, f.target, f.verdict) for f in self.findings]
+        rows = [(f.case, f.quantity, short(f.median), f.spread, f.target, f.verdict) for f in self.findings]
         return markdown.table(("", "", "median", "rounds", "target", ""), rows)
 
 
@@ -150,7 +150,7 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """Three digits, as narrow as can be."""
     for unit, name in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= 10 * unit:

@@ -19,23 +19,36 @@ class Benchmark:
         run: Measures, and prints as it goes.
         draw: Makes the picture from what `run` returned.
         meaning: What it compares, in few words.
+        table: What a page shows of it, as lines of Markdown.
     """
 
     run: Callable[[], Result]
     draw: Callable[[Result], Any]
     meaning: str
+    table: Callable[[Result], list[str]] = Result.table
 
 
-def _benchmark(name: str, meaning: str, picture: str | None = None) -> Benchmark:
-    """A module of this folder; loaded when it is run: a list of names needs neither Ray nor MuJoCo."""
+def _benchmark(name: str, meaning: str, picture: str | None = None, views: str | None = None) -> Benchmark:
+    """A module of this folder; loaded when it is run: a list of names needs neither Ray nor MuJoCo.
+
+    Args:
+        name: Of the module.
+        meaning: What it compares.
+        picture: A function of `pictures`, in place of the module's own `draw`.
+        views: The module with a `table` of its own, and with `draw`.
+    """
 
     def call(module: str, function: str, *arguments: Any) -> Any:
         return getattr(import_module(f"ttray.benchmarks.{module}"), function)(*arguments)
 
     def draw(result: Result) -> Any:
-        return call(name, "draw", result) if picture is None else call("pictures", picture, result)
+        return call(views or name, "draw", result) if picture is None else call("pictures", picture, result)
 
-    return Benchmark(lambda: call(name, "run"), draw, meaning)
+    def table(result: Result) -> list[str]:
+        lines: list[str] = result.table() if views is None else call(views, "table", result)
+        return lines
+
+    return Benchmark(lambda: call(name, "run"), draw, meaning, table)
 
 
 _TARGETS = "draw_against_targets"
@@ -53,7 +66,12 @@ BENCHMARKS = {
     "iteration": _benchmark("iteration", "where the time of an iteration goes"),
     "growth": _benchmark("growth", "time and memory against rows, T and quotas"),
     "service": _benchmark("service", "driver's bytes, stragglers, quotas and env runners"),
-    "cost": _benchmark("cost", "steps and seconds to a given return: TT-POIS, POIS, PPO"),
+    "choosing": _benchmark(
+        "choosing", "the quick presets with one setting changed at a time", views="choosing"
+    ),
+    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS),
+    "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
+    "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
 
 
@@ -83,8 +101,9 @@ def update_page(page: Path, results: Path) -> None:
         if not inside:
             lines.append(line)
         if line.startswith("<!-- bench "):
-            path = results / f"{line.split()[2]}.json"
+            name = line.split()[2]
+            path = results / f"{name}.json"
             if path.exists():
                 inside = True
-                lines += Result.from_json(path.read_text()).table()
+                lines += BENCHMARKS[name].table(Result.from_json(path.read_text()))
     page.write_text("\n".join(lines) + "\n")

@@ -30,8 +30,9 @@ def bench(
 ) -> None:
     """Measure ttray beside the alternatives, in one go.
 
-    Medians over several rounds, with the smallest and the largest; 45 minutes for all of them. Sampling is
-    compared with TorchRL and Stable-Baselines3, too: install the extra named bench (`make bench` does).
+    Medians over several rounds, with the smallest and the largest. Most take minutes; cost and choosing train
+    in trials, two hours in all, and go on where they were interrupted. Sampling and cost need TorchRL and
+    Stable-Baselines3: install the extra named bench (`make bench` does).
 
     ttray bench sampling
 

@@ -23,7 +23,7 @@ def evaluate(
     budget: Annotated[
         int | None, typer.Option(min=1, help="Environment steps.", show_default="as trained")
     ] = None,
-    strategy: options.Strategy = "truncated",
+    strategy: options.EvaluationStrategy = "truncated",
     delta: Annotated[float, typer.Option(help="Probability that an interval misses.")] = 0.05,
     reward_range: Annotated[
         float | None, typer.Option(help="Largest minus smallest reward.", show_default="as recorded")
@@ -35,6 +35,8 @@ def evaluate(
     """Evaluate a trained policy on a fresh batch: its return, with intervals.
 
     ttray evaluate runs/dam-TTPOIS-0.95-0 --budget 100000
+
+    ttray evaluate runs/dam-TTPOIS-0.95-0 --budget 100000 --strategy adaptive
     """
     found = ttray.evaluate(
         policy,
@@ -51,7 +53,8 @@ def evaluate(
 
     def render() -> None:
         out.print(f"{found.environment}, γ = {found.gamma}")
-        out.print(f"{found.num_env_steps:,} steps in {found.num_trajectories:,} trajectories")
+        rounds = f", {found.num_rounds} rounds" if found.num_rounds > 1 else ""
+        out.print(f"{found.num_env_steps:,} steps in {found.num_trajectories:,} trajectories{rounds}")
         out.print(f"return        {found.estimate:.4f}")
         out.print(f"{1.0 - delta:.0%} interval  {found.low:.4f} to {found.high:.4f} (Student's)")
         low, high = found.estimate - found.hoeffding_width, found.estimate + found.hoeffding_width

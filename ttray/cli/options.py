@@ -67,6 +67,7 @@ Algorithm = Annotated[
     ),
 ]
 Strategy = Annotated[str, _word(BATCH_STRATEGIES, help="How to spend the budget")]
+EvaluationStrategy = Annotated[str, _word(STRATEGIES, help="How to spend the budget")]
 TrainingStrategy = Annotated[
     str | None,
     _word(STRATEGIES, help="How to spend the budget", show_default="the preset's, or the algorithm's"),

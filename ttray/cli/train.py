@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -147,13 +148,16 @@ def train(
     def render() -> None:
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
+        if trained.problem:
+            out.print(fill(trained.problem, 80, initial_indent="note        ", subsequent_indent=" " * 12))
         out.print(f"metrics     {trained.metrics}", markup=False)
         out.print(f"picture     {trained.picture}", markup=False)
         out.print(f"checkpoint  {trained.checkpoint}", markup=False)
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
         out.print(f"to look     ttray report {trained.directory}", markup=False)
 
-    emit({"run": run.to_settings(), "iterations": rows, "files": files}, json, render)
+    found = {"run": run.to_settings(), "iterations": rows, "problem": trained.problem, "files": files}
+    emit(found, json, render)
 
 
 # What the command calls otherwise than the config.

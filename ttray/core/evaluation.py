@@ -1,22 +1,23 @@
-"""What a policy is worth, and how sure that is, from a batch of its own.
+"""What a policy is worth, and how sure that is, from batches of its own.
 
-Section 4 of the paper. The interval uses the variance within the batch: trajectories of different lengths
-share their first steps. What batches of other policies tell is in `core.off_policy`.
+Section 4 of the paper. The interval uses the variance within a batch: trajectories of different lengths
+share their first steps. Beyond the paper, a budget may be spent in rounds, each planned from those before
+it. What batches of other policies tell is in `core.off_policy`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ttray.core import dcs
 from ttray.core.checks import check_delta, check_gamma, check_positive
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.intervals import students_quantile
 from ttray.core.ragged import RaggedBatch
-from ttray.core.surrogate import Surrogate
+from ttray.core.rounds import Round
 
 
 @dataclass(frozen=True)
@@ -60,23 +61,59 @@ def on_policy(
         reward_range: Largest minus smallest possible reward, the 0 of ended episodes among them; the
             recorded range unless given.
     """
+    return in_rounds([Round.only(batch, strategy)], gamma=gamma, delta=delta, reward_range=reward_range)
+
+
+def in_rounds(
+    rounds: Sequence[Round], *, gamma: float, delta: float, reward_range: float | None = None
+) -> OnPolicyEstimate:
+    """Estimates the return of the policy that collected all rounds.
+
+    Given the past, the errors of rounds have mean 0, so their variances add up. Hoeffding's width is the
+    sum of the rounds' own, each of which misses with probability δ/rounds.
+
+    Args:
+        rounds: At least one, in their order.
+        gamma: The discount, in (0, 1].
+        delta: The probability of missing, in (0, 1).
+        reward_range: As for `on_policy`.
+    """
     gamma, delta = check_gamma(gamma), check_delta(delta)
-    used = _recorded_range(batch) if reward_range is None else check_positive("reward_range", reward_range)
-    estimate = float(Surrogate(batch, strategy, gamma=gamma).on_policy())
-    samples = strategy.samples_per_step
-    discounts = gamma ** np.arange(strategy.horizon)
-    variances = _variance_shares(batch, strategy, discounts / samples)
-    error = math.sqrt(max(float(variances.sum()), 0.0))
-    # A single sample says nothing of its variance, but a reward and its mean are at most the range apart.
-    unknown = float(discounts[samples == 1].sum()) * used
-    half = students_quantile(_freedom(variances, samples), delta) * error + unknown
-    width = dcs.hoeffding_width(strategy, gamma=gamma, delta=delta, reward_range=used) if used else 0.0
+    if not rounds:
+        raise ValueError("found no rounds; pass at least one")
+    used = (
+        _recorded_range([each.batch for each in rounds])
+        if reward_range is None
+        else check_positive("reward_range", reward_range)
+    )
+    estimate = unknown = width = variance = uncertainty = 0.0
+    for each in rounds:
+        samples = each.strategy.samples_per_step
+        discounts = each.weights * gamma ** np.arange(each.strategy.horizon)
+        sums = np.bincount(each.batch.t.numpy(), each.batch.reward.numpy(), each.strategy.horizon)
+        estimate += float((discounts * sums / samples).sum())
+        variances = _variance_shares(each.batch, each.strategy, discounts / samples)
+        of_round = max(float(variances.sum()), 0.0)
+        variance += of_round
+        uncertainty += of_round**2 / _freedom(variances, samples)
+        # A single sample says nothing of its variance, but a reward and its mean are at most the range apart.
+        unknown += float(discounts[samples == 1].sum()) * used
+        # As dcs.hoeffding_width, where the discounts have no weights.
+        per_trajectory = np.cumsum(discounts / samples)
+        squares = float((each.strategy.trajectories_per_length * per_trajectory**2).sum())
+        width += used * math.sqrt(0.5 * math.log(2.0 * len(rounds) / delta) * squares)
+    # Welch's and Satterthwaite's degrees of freedom of a sum; those of the round if there is but one.
+    freedom = variance**2 / uncertainty if uncertainty else math.inf
+    error = math.sqrt(variance)
+    half = students_quantile(freedom, delta) * error + unknown
     return OnPolicyEstimate(estimate, estimate - half, estimate + half, error, width, used)
 
 
-def _recorded_range(batch: RaggedBatch) -> float:
-    low, high = float(batch.reward.min()), float(batch.reward.max())
-    if bool((batch.offsets.diff() < batch.length).any()):  # episodes that ended earn 0 from then on
+def _recorded_range(batches: Sequence[RaggedBatch]) -> float:
+    low = min(float(batch.reward.min()) for batch in batches)
+    high = max(float(batch.reward.max()) for batch in batches)
+    # Episodes that ended earn 0 from then on.
+    if any(bool((batch.offsets.diff() < batch.length).any()) for batch in batches):
         low, high = min(low, 0.0), max(high, 0.0)
     return high - low
 

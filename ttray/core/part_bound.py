@@ -96,29 +96,36 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class WeightSums:
-    """The whole-trajectory weights ω, as far as they are reported.
+    """The weights ω that rewards have, one per trajectory or one per row, as far as they are reported.
 
     Attributes:
+        num_trajectories: Whose weights they are.
+        number: Of weights.
         log_max: The logarithm of the largest.
         scaled_sum: Σ ω/max.
         scaled_squares: Σ (ω/max)².
     """
 
+    num_trajectories: int
+    number: int
     log_max: float
     scaled_sum: float
     scaled_squares: float
 
     @classmethod
-    def of(cls, log_weights: Tensor) -> WeightSums:
+    def of(cls, log_weights: Tensor, num_trajectories: int) -> WeightSums:
         """Of the trajectories of a part."""
         largest = log_weights.max()
         scaled = torch.exp(log_weights - largest)
-        return cls(largest.item(), scaled.sum().item(), scaled.square().sum().item())
+        sums = scaled.sum().item(), scaled.square().sum().item()
+        return cls(num_trajectories, len(log_weights), largest.item(), *sums)
 
     def __add__(self, other: WeightSums) -> WeightSums:
         largest = max(self.log_max, other.log_max)
         mine, others = math.exp(self.log_max - largest), math.exp(other.log_max - largest)
         return WeightSums(
+            self.num_trajectories + other.num_trajectories,
+            self.number + other.number,
             largest,
             mine * self.scaled_sum + others * other.scaled_sum,
             mine**2 * self.scaled_squares + others**2 * other.scaled_squares,
@@ -126,8 +133,8 @@ class WeightSums:
 
     @property
     def effective_sample_size(self) -> float:
-        """(Σω)² / Σω², from 1 (one trajectory has all the weight) to the number of trajectories."""
-        return self.scaled_sum**2 / self.scaled_squares
+        """(Σω)² / Σω² in trajectories, also where every row has a weight: at most their number."""
+        return self.scaled_sum**2 / self.scaled_squares * self.num_trajectories / self.number
 
 
 class Part:
@@ -182,7 +189,8 @@ class Part:
         with torch.no_grad():
             comparison = self._compare(self._spec.forward(module, self._rows.obs))
             if request.what == "weights":
-                return WeightSums.of(self._surrogate.log_weights(comparison))
+                weights = self._surrogate.log_weights_in_use(comparison)
+                return WeightSums.of(weights, len(self._rows.length))
             sums = self._surrogate.sums(comparison)
             return torch.stack([sums.estimate, sums.penalty])
 

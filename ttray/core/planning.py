@@ -208,8 +208,19 @@ def adaptive(
     trust = observed.weights / (observed.weights + _PRIOR_SAMPLES)
     # Relative to the total, so that rewards of any size give the same plan.
     shrunk = trust * np.where(known, variances / total, 0.0) + (1.0 - trust) * expected
-    costs = np.maximum(_pooled(shrunk), _LEAST_SHARE * expected)
-    return DataCollectionStrategy(dcs.allocate(costs, budget), kind="adaptive", gamma=gamma)
+    return for_variances(np.maximum(_pooled(shrunk), _LEAST_SHARE * expected), budget, gamma)
+
+
+def for_variances(variances: ArrayLike, budget: int, gamma: float) -> DataCollectionStrategy:
+    """The plan with the smallest Σ_t f_t/n_t, but for rounding to whole samples.
+
+    Args:
+        variances: f_t, `[horizon]`, of which the sums of neighbours that rise are above 0.
+        budget: Λ, all of which is spent; at least the horizon.
+        gamma: The discount that is part of them.
+    """
+    pooled = _pooled(np.asarray(variances, dtype=np.float64))
+    return DataCollectionStrategy(dcs.allocate(pooled, budget), kind="adaptive", gamma=gamma)
 
 
 def _pooled(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -231,18 +242,27 @@ _PLANNERS: dict[str, Planner] = {
     "exact": _exact,
     "adaptive": adaptive,
 }
+_FROM_DATA = {"adaptive"}
 
 
-def register(name: str, planner: Planner) -> None:
+def register(name: str, planner: Planner, *, from_data: bool = False) -> None:
     """Makes a planner known by a name, for settings and commands.
 
     Args:
         name: One that is not taken.
         planner: Must depend on its arguments only, so that a resumed run plans the same.
+        from_data: Whether it uses what was observed. An evaluation with it is made in rounds.
     """
     if name in _PLANNERS:
         raise ValueError(f"there already is a planner {name!r}; choose another name")
     _PLANNERS[name] = planner
+    if from_data:
+        _FROM_DATA.add(name)
+
+
+def is_from_data(strategy: str) -> bool:
+    """Whether the planner of that name uses what was observed."""
+    return strategy in _FROM_DATA
 
 
 def names() -> tuple[str, ...]:

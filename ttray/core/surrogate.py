@@ -115,6 +115,10 @@ class Surrogate:
         """`[trajectories]`, the log of each whole-trajectory importance weight, not clipped."""
         return self._sum_per_trajectory(comparison.log_ratio)
 
+    def log_weights_in_use(self, comparison: Comparison) -> Tensor:
+        """The logs of all weights that rewards have, not clipped; `[trajectories]` here."""
+        return self.log_weights(comparison)
+
     def sums(self, comparison: Comparison) -> Sums:
         """The two sums over trajectories that the bound is made of.
 
@@ -197,9 +201,12 @@ class PerDecisionSurrogate(Surrogate):
         """See base class."""
         return step_costs(strategy.horizon, gamma) / np.square(strategy.samples_per_step.astype(np.float64))
 
+    def log_weights_in_use(self, comparison: Comparison) -> Tensor:
+        """The logs of all weights that rewards have, not clipped; `[rows]` here."""
+        return self._cumulate(comparison.log_ratio.clamp(min=_LOG_ZERO))
+
     def _estimate(self, comparison: Comparison) -> Tensor:
-        log_ratio = comparison.log_ratio.clamp(min=_LOG_ZERO)
-        weights = torch.exp(self._cumulate(log_ratio).clamp(max=self._log_clip))
+        weights = torch.exp(self.log_weights_in_use(comparison).clamp(max=self._log_clip))
         estimate = torch.dot(weights, self._rewards) + self._expected_total
         if self._any_absorbed:
             estimate = estimate + torch.dot(weights[self._lasts], self._absorbed_rewards)

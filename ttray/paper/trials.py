@@ -69,7 +69,7 @@ def run_trials(trials: Sequence[Trial], directory: Path, on_finished: OnFinished
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     _check_versions(directory)
-    waiting = [trial for trial in trials if not _results(directory, trial).exists()]
+    waiting = [trial for trial in trials if not is_finished(trial, directory)]
     num_finished = len(trials) - len(waiting)
 
     def finish(trial: Trial, rows: Sequence[Row]) -> None:
@@ -98,6 +98,11 @@ def run_trials(trials: Sequence[Trial], directory: Path, on_finished: OnFinished
             f"{len(errors)} of {len(trials)} trials failed; run the same again to repeat only those. "
             f"The first error: {type(errors[0]).__name__}: {errors[0]}"
         ) from errors[0]
+
+
+def is_finished(trial: Trial, directory: Path) -> bool:
+    """Whether the directory holds the results of a trial."""
+    return _results(directory, trial).exists()
 
 
 def rows_of(trials: Sequence[Trial], directory: Path) -> list[dict[str, Any]]:
@@ -173,6 +178,6 @@ def _run_on_cluster(
         ).fit()
     if results.errors:
         return list(results.errors)
-    if unfinished := [trial.name for trial in trials if not _results(directory, trial).exists()]:
+    if unfinished := [trial.name for trial in trials if not is_finished(trial, directory)]:
         raise TrialsInterrupted(f"{len(unfinished)} trials are not finished, the next is {unfinished[0]}")
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ray.rllib.utils.metrics import (
 
 from ttray.core import dcs
 from ttray.core.experience import Experience
+from ttray.core.forecast import WINDOW, Forecast
 from ttray.core.returns import return_interval
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
@@ -32,6 +34,8 @@ from ttray.rollout.policies import ModePolicy, Policy
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
 from ttray.service.telemetry import record_optimisation
+
+_LOG = logging.getLogger(__name__)
 
 _STATE = "ttray"
 
@@ -59,6 +63,7 @@ class TTPOIS(Algorithm):
         maker.facts().check_horizon(self.config.horizon)
         warn_of_ignored(self.config)
         self._experience = Experience.empty(self.config.horizon)
+        self._forecast = Forecast()
         # Without a seed the run still has one, so that a restored run continues as the same run.
         self._run_seed = secrets.randbits(32) if self.config.seed is None else self.config.seed
         self._num_batches = 0
@@ -121,11 +126,14 @@ class TTPOIS(Algorithm):
         with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
             handle = self._collect()
         with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
-            experience = self._improve(handle)
+            experience, forecast = self._improve(handle)
         with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             self._publish()
         # Last: an iteration that fails or is interrupted is done again, whole.
         self._num_batches, self._experience = self._num_batches + 1, experience
+        if forecast.problem and self._num_batches % WINDOW == 0:  # once per window
+            _LOG.warning("iteration %d: %s", self._num_batches, forecast.problem)
+        self._forecast = forecast
 
     def _collect(self) -> BatchHandle:
         self._last = None  # its rows may be as many as those to come
@@ -142,6 +150,8 @@ class TTPOIS(Algorithm):
         returns = {
             "discounted_return": handle.discounted_return,
             "episode_return_mean": handle.undiscounted_return,
+            "predicted_gain": self._forecast.predicted_gain,
+            "measured_gain": self._forecast.measured_gain(handle.discounted_return),
         }
         self._log(ENV_RUNNER_RESULTS, returns | _counters(handle))
         self.metrics.log_value(
@@ -151,7 +161,7 @@ class TTPOIS(Algorithm):
         )
         return handle
 
-    def _improve(self, handle: BatchHandle) -> Experience:
+    def _improve(self, handle: BatchHandle) -> tuple[Experience, Forecast]:
         data = BatchTrainingData(handle=handle, experience=self._experience)
         results = self.learner_group.update(training_data=data)
         if not results:
@@ -162,7 +172,11 @@ class TTPOIS(Algorithm):
         record_optimisation(self._service.facts.name, results[0]["optimise_time_s"])
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
-        return experience
+        forecast = self._forecast.after(handle.discounted_return, results[0]["gain"])
+        self.metrics.log_value(
+            (ENV_RUNNER_RESULTS, "is_gain_followed"), forecast.problem is None, reduce="item"
+        )
+        return experience, forecast
 
     def _publish(self) -> None:
         """Makes the learner's weights those of the next quotas, which carry them to every worker.
@@ -240,6 +254,7 @@ class TTPOIS(Algorithm):
                 "experience": self._experience.to_arrays(),
                 # For who has the checkpoint alone; closed, because restoring a run does not need it.
                 "environment": cloudpickle.dumps(self._maker),
+                "forecast": self._forecast.to_state(),
             }
         return state
 
@@ -255,6 +270,7 @@ class TTPOIS(Algorithm):
             found = Experience.from_arrays(state[_STATE]["experience"])
             usable = found.is_of(self.config.horizon, self.config.gamma)
             self._experience = found if usable else Experience.empty(self.config.horizon)
+            self._forecast = Forecast.from_state(state[_STATE]["forecast"]) if usable else Forecast()
         self._publish()
 
     def cleanup(self) -> None:

@@ -21,6 +21,8 @@ RESULTS = (
     "num_env_steps",
     "discounted_return",
     "episode_return_mean",
+    "predicted_gain",
+    "measured_gain",
     "bound_before",
     "bound_after",
     "effective_sample_size",

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 __all__ = ["PALETTE", "STYLES", "plt", "save"]
 
 # Okabe and Ito's colours are told apart by colour-blind readers, the styles also in black and white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
 def save(figure: Any, path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ttray.core import planning
 from ttray.core.batch import BatchInfo, read_parquet
+from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import from_description
-from ttray.core.evaluation import OnPolicyEstimate, on_policy
+from ttray.core.evaluation import OnPolicyEstimate, in_rounds
 from ttray.core.off_policy import OffPolicyTable, compare_estimators
-from ttray.core.ragged import as_tensors
+from ttray.core.ragged import RaggedBatch, as_tensors
+from ttray.core.rounds import collect_in_rounds
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.core.weighted import Recording
 from ttray.rllib.policies import PolicySource, distribution_inputs
@@ -32,6 +33,7 @@ class Evaluation(OnPolicyEstimate):
         gamma: Discount.
         delta: Probability that an interval misses.
         horizon: Longest trajectory.
+        num_rounds: In which the batch was planned and collected.
         num_env_steps: Collected.
         num_trajectories: Collected.
     """
@@ -40,6 +42,7 @@ class Evaluation(OnPolicyEstimate):
     gamma: float
     delta: float
     horizon: int
+    num_rounds: int
     num_env_steps: int
     num_trajectories: int
 
@@ -66,8 +69,9 @@ def evaluate(
         seed: Of the batch. No seed gives a batch that was trained on.
         horizon: Longest trajectory; as trained unless given.
         budget: Environment steps; as trained unless given.
-        strategy: "truncated", "exact", "uniform" or the name of a planner of your own. "adaptive" plans from
-            earlier batches, of which an evaluation has none.
+        strategy: "truncated", "exact", "uniform", "adaptive" or the name of a planner of your own. "adaptive"
+            spends the budget in two rounds, a quarter as the paper does and the rest planned from that; in
+            one where a quarter is less than four times the horizon.
         delta: Probability that an interval misses.
         reward_range: Largest minus smallest possible reward; as recorded unless given.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
@@ -75,40 +79,37 @@ def evaluate(
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_progress: Told how far it is; a line on the terminal unless given.
     """
-    if strategy == "adaptive":
-        raise ValueError(
-            "strategy 'adaptive' plans a batch from those before it, and an evaluation is one batch; choose "
-            "'truncated', 'exact' or 'uniform'"
-        )
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)
     gamma = trained.gamma if gamma is None else gamma
-    planned = planning.plan(
-        strategy,
-        horizon=trained.horizon if horizon is None else horizon,
-        budget=trained.budget if budget is None else budget,
-        gamma=gamma,
-    )
-    table = collect(
-        trained.maker,
-        strategy=planned,
-        policy=checkpoint,
-        num_env_runners=num_env_runners,
-        label_selector=label_selector,
-        seed=seed,
-        iteration=FIRST_EVALUATION_ITERATION,
-        gamma=gamma,
-        on_progress=on_progress,
-    )
-    found = on_policy(as_tensors(table), planned, gamma=gamma, delta=delta, reward_range=reward_range)
+    horizon = trained.horizon if horizon is None else horizon
+    budget = trained.budget if budget is None else budget
+
+    def collect_round(planned: DataCollectionStrategy, number: int) -> RaggedBatch:
+        table = collect(
+            trained.maker,
+            strategy=planned,
+            policy=checkpoint,
+            num_env_runners=num_env_runners,
+            label_selector=label_selector,
+            seed=seed,
+            iteration=FIRST_EVALUATION_ITERATION + number,
+            gamma=gamma,
+            on_progress=on_progress,
+        )
+        return as_tensors(table)
+
+    rounds = collect_in_rounds(collect_round, strategy, horizon=horizon, budget=budget, gamma=gamma)
+    found = in_rounds(rounds, gamma=gamma, delta=delta, reward_range=reward_range)
     return Evaluation(
         **asdict(found),
         environment=trained.maker.name,
         gamma=gamma,
         delta=delta,
-        horizon=planned.horizon,
-        num_env_steps=table.num_rows,
-        num_trajectories=planned.num_trajectories,
+        horizon=horizon,
+        num_rounds=len(rounds),
+        num_env_steps=sum(len(each.batch.reward) for each in rounds),
+        num_trajectories=sum(each.strategy.num_trajectories for each in rounds),
     )
 
 

@@ -99,6 +99,32 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
+    Preset(
+        name="cartpole-fast",
+        environment="CartPole-v1",
+        horizon=500,
+        budget=1000,
+        gammas=(0.99,),
+        hidden_sizes=(64, 32),
+        delta=0.9,
+        num_offline_iterations=10,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
+    Preset(
+        name="inverted-pendulum-fast",
+        environment="InvertedPendulum-v5",
+        horizon=1000,
+        budget=2000,
+        gammas=(0.99,),
+        hidden_sizes=(64, 32),
+        delta=0.9,
+        num_offline_iterations=10,
+        importance_weights="per_decision",
+        baseline="per_step",
+        importance_weight_clip=10.0,
+    ),
 )
 
 _PAPER = (

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
 from ttray.runs.connection import connect
@@ -53,6 +54,14 @@ class TrainingResult:
     run: Run
     rows: list[dict[str, float]]
     directory: Path
+
+    @property
+    def problem(self) -> str | None:
+        """Says that the bound's last gains were not followed by gains in return; None if they were."""
+        forecast = Forecast()
+        for row in self.rows:
+            forecast = forecast.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
+        return forecast.problem
 
     @property
     def checkpoint(self) -> Path:
