@@ -1,15 +1,30 @@
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
 TESTS = Path(__file__).parent
-# Folders whose tests wait for processes; all others only compute.
-WAITING = ("service", "rllib", "cli", "runs", "paper", "deployment", "benchmarks")
+# Whose tests wait for processes, the longest first; all others only compute.
+WAITING = (
+    "cli",
+    "service",
+    "paper",
+    "rllib",
+    "runs",
+    "test_examples.py",
+    "deployment",
+    "benchmarks",
+    "test_registration.py",
+)
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
+
+# No test judges a time: on a busy machine an example takes a second once in a while.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_addoption(parser):
@@ -31,14 +46,23 @@ def pytest_runtest_teardown(item):
         assert sys.modules["ray"] is None, "this test, or what it calls, lifted the block and imported Ray"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Puts the long files first, so that the short ones fill up whichever process is free at the end."""
+    """Divides the tests among the processes of `--dist loadgroup`.
+
+    A file stays together, because its tests share fixtures, and all tests of the running service go to one
+    process, which alone starts the actors. Long files come first, so that the short ones fill up whichever
+    process is free at the end.
+    """
 
     def rank(item):
-        folder = item.path.relative_to(TESTS).parts[0]
-        return WAITING.index(folder) if folder in WAITING else len(WAITING)
+        place = item.path.relative_to(TESTS).parts[0]
+        return WAITING.index(place) if place in WAITING else len(WAITING)
 
     items.sort(key=rank)  # stable: within a folder the order stays
+    for item in items:
+        group = "service" if "running_service" in item.fixturenames else item.path.relative_to(TESTS)
+        item.add_marker(pytest.mark.xdist_group(str(group)))
 
 
 @pytest.fixture(scope="session")
