@@ -23,6 +23,7 @@ from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RemoteWorker, Work
 
 MEMORY = {"object_store_memory": 100 * 2**20}
+SMALL_PLAN = dcs.uniform(horizon=2, budget=24)
 PLAN = dcs.truncated(horizon=360, budget=40_000, gamma=0.95)
 
 
@@ -114,10 +115,11 @@ def lose_rows(nodes):
     settings = DispatchSettings(quotas_per_env_runner=3)
     with RolloutService(maker, num_env_runners=2, settings=settings) as service:
         for iteration, fetch in enumerate((read_here, read_elsewhere)):
-            while True:  # until both nodes hold rows
+            handle = None
+            while handle is None or handle.stats.num_env_runners < 2:  # until both nodes hold rows
+                while service.collect(SMALL_PLAN, policy).stats.num_env_runners < 2:
+                    time.sleep(0.2)  # a process that starts there needs the cores
                 handle = service.collect(PLAN, policy, iteration=iteration)
-                if handle.stats.num_env_runners == 2:
-                    break
             nodes.replace()
             print("same", iteration, fetch(handle) == expected[iteration], flush=True)
 
