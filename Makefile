@@ -26,7 +26,7 @@ quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
 	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
 
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .

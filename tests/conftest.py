@@ -18,6 +18,7 @@ WAITING = (
     "benchmarks",
     "test_registration.py",
 )
+ON_THE_SERVICE = ("test_faults.py", "test_handles.py", "test_same_bits.py", "test_stragglers.py")
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -46,23 +47,29 @@ def pytest_runtest_teardown(item):
         assert sys.modules["ray"] is None, "this test, or what it calls, lifted the block and imported Ray"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Divides the tests among the processes of `--dist loadgroup`.
-
-    A file stays together, because its tests share fixtures, and all tests of the running service go to one
-    process, which alone starts the actors. Long files come first, so that the short ones fill up whichever
-    process is free at the end.
-    """
+    """Puts the long files first, so that the short ones fill up whichever process is free at the end."""
 
     def rank(item):
         place = item.path.relative_to(TESTS).parts[0]
         return WAITING.index(place) if place in WAITING else len(WAITING)
 
     items.sort(key=rank)  # stable: within a folder the order stays
-    for item in items:
-        group = "service" if "running_service" in item.fixturenames else item.path.relative_to(TESTS)
-        item.add_marker(pytest.mark.xdist_group(str(group)))
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps the tests of each file together, and those of the running service: only one process starts it."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "service" if file.removeprefix("tests/service/") in ON_THE_SERVICE else file
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

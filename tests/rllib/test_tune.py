@@ -13,6 +13,7 @@ import ray
 from ray import tune
 
 import ttray
+from tests.support.room import room_for
 from ttray.runs.curves import read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +46,6 @@ def tuner_for(path):
     return tune.Tuner(
         "TTPOIS",
         param_space=space,
-        # One after the other: a driver that is killed in the first has started no process for the others.
-        tune_config=tune.TuneConfig(max_concurrent_trials=1),
         run_config=tune.RunConfig(
             name="grid",
             storage_path=str(path),
@@ -59,8 +58,20 @@ def tuner_for(path):
 
 @pytest.fixture(scope="module")
 def results(local_ray, tmp_path_factory):
-    """A grid over discount and seed whose driver was killed and which `Tuner.restore` has finished."""
+    """A grid over discount and seed whose driver was killed and which `Tuner.restore` has finished.
+
+    On one CPU: a driver that is killed in the first trial has started no process for the others.
+    """
     directory = tmp_path_factory.mktemp("tune")
+    with room_for(1):
+        kill_driver_in_first_trial(directory)
+        tuner = tune.Tuner.restore(
+            str(directory / "grid"), "TTPOIS", restart_errored=True, resume_unfinished=True
+        )
+        return tuner.fit()
+
+
+def kill_driver_in_first_trial(directory):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(directory)],
         env=os.environ
@@ -84,10 +95,6 @@ def results(local_ray, tmp_path_factory):
         process.wait()
     assert process.returncode == -signal.SIGKILL
     assert len(list(directory.glob("grid/*/checkpoint_000000"))) == 1, "more than the first trial has run"
-    tuner = tune.Tuner.restore(
-        str(directory / "grid"), "TTPOIS", restart_errored=True, resume_unfinished=True
-    )
-    return tuner.fit()
 
 
 def test_a_killed_driver_is_continued_by_tuner_restore(results):
