@@ -11,10 +11,11 @@ help: ## Show this help
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # Rebuilt when the dependencies change; the marker is written last, so that an
-# interrupted installation is done again.
+# interrupted installation is done again. Without compiling: that takes as long as
+# unpacking, and most modules of Ray and torch are never imported.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
@@ -25,7 +26,7 @@ quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
 	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
 
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .

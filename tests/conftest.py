@@ -1,15 +1,31 @@
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
 TESTS = Path(__file__).parent
-# Folders whose tests wait for processes; all others only compute.
-WAITING = ("service", "rllib", "cli", "runs", "paper", "deployment", "benchmarks")
+# Whose tests wait for processes, the longest first; all others only compute.
+WAITING = (
+    "cli",
+    "service",
+    "paper",
+    "rllib",
+    "runs",
+    "test_examples.py",
+    "deployment",
+    "benchmarks",
+    "test_registration.py",
+)
+ON_THE_SERVICE = ("test_faults.py", "test_handles.py", "test_same_bits.py", "test_stragglers.py")
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
+
+# No test judges a time: on a busy machine an example takes a second once in a while.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_addoption(parser):
@@ -35,10 +51,25 @@ def pytest_collection_modifyitems(items):
     """Puts the long files first, so that the short ones fill up whichever process is free at the end."""
 
     def rank(item):
-        folder = item.path.relative_to(TESTS).parts[0]
-        return WAITING.index(folder) if folder in WAITING else len(WAITING)
+        place = item.path.relative_to(TESTS).parts[0]
+        return WAITING.index(place) if place in WAITING else len(WAITING)
 
     items.sort(key=rank)  # stable: within a folder the order stays
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps the tests of each file together, and those of the running service: only one process starts it."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "service" if file.removeprefix("tests/service/") in ON_THE_SERVICE else file
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

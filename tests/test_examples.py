@@ -13,38 +13,53 @@ ROOT = Path(__file__).parents[1]
 RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
 
 
-def last_line(name, address):
-    """What an example printed last; it joins the Ray of that address, if it wants one."""
+# As scripts, one after the other, because loading RLlib takes longest. The sweep is the first: it would not
+# miss an import of ttray that another had done before.
+SHOW = """
+import runpy, sys
+import ray
+for name in sys.argv[1:]:
+    print("EXAMPLE", name, flush=True)
+    runpy.run_path(f"examples/{name}.py", run_name="__main__")
+    ray.shutdown()
+"""
+
+
+def run(address, *arguments):
+    """What was printed by Python with these arguments; it joins the Ray of that address, if it wants one."""
     done = subprocess.run(
-        [sys.executable, f"examples/{name}.py"],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | {"RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()[-1]
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def address(local_ray):
-    return ray.get_runtime_context().gcs_address
+def last_lines(local_ray):
+    """What each of the examples that need Ray printed last."""
+    address = ray.get_runtime_context().gcs_address
+    _, *printed = run(address, "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
+    return {lines[0]: lines[-1] for lines in map(str.splitlines, printed)}
 
 
 @pytest.mark.parametrize(("name", "least_rise"), [("own_environment", 1.5), ("own_model", 3.0)])
-def test_training_examples_learn(name, least_rise, address):
-    found = re.fullmatch(RISE, last_line(name, address))
+def test_training_examples_learn(name, least_rise, last_lines):
+    found = re.fullmatch(RISE, last_lines[name])
     assert float(found["after"]) > least_rise * float(found["before"])
 
 
-def test_the_sweep_finds_the_better_setting(address):
-    assert last_line("tune_sweep", address) == "the best of 2 trials has delta 0.9"
+def test_the_sweep_finds_the_better_setting(last_lines):
+    assert last_lines["tune_sweep"] == "the best of 2 trials has delta 0.9"
 
 
 def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray():
-    line = last_line("off_policy_evaluation", "nowhere:1")
+    line = run("nowhere:1", "examples/off_policy_evaluation.py").splitlines()[-1]
     found = re.fullmatch(r"the policy itself: (\S+) to (\S+), in closed form (\S+)", line)
     low, high, truth = map(float, found.groups())
     assert low < truth < high

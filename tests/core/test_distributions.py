@@ -22,7 +22,7 @@ def kind(request):
     return request.param
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.05, 0.5, 1.5]))
 def test_densities_and_divergences_equal_the_book(seed, scale):
     for name, distribution in KINDS.items():

@@ -93,7 +93,7 @@ def variance_of(batch, strategy, gamma):
     return float(_variance_shares(batch, strategy, weights).sum())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     samples=st.lists(st.integers(1, 12), min_size=1, max_size=9),
     gamma=st.sampled_from([0.05, 0.5, 0.95, 1.0]),

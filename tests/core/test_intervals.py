@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -61,7 +61,6 @@ def test_a_single_run_has_no_width(run):
     assert half.tolist() == np.zeros_like(run).tolist()
 
 
-@settings(deadline=None)  # the first difference imports SciPy's statistics
 @given(samples, samples, deltas)
 def test_interval_of_a_difference_is_welchs(left, right, delta):
     difference, half = difference_interval(left, right, delta=delta)
@@ -73,7 +72,6 @@ def test_interval_of_a_difference_is_welchs(left, right, delta):
         assert half == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(samples, st.floats(1.0, 10.0))
 def test_sides_alike_in_number_and_variance_have_the_degrees_of_both(values, shift):
     number, error = len(values), math.sqrt(2.0 * values.var(ddof=1) / len(values))

@@ -65,7 +65,7 @@ def by_loops(recordings, gamma, clip):
     return totals
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     horizon=st.integers(1, 6),
     extra=st.lists(st.integers(0, 25), min_size=1, max_size=3),

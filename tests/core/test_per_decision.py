@@ -23,7 +23,7 @@ from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.surrogate import PerDecisionSurrogate, Surrogate, bound, surrogate_of
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     horizon=st.integers(1, 7),
     extra=st.integers(0, 25),
@@ -130,7 +130,7 @@ def test_penalty_is_never_above_the_papers_for_divergences_that_do_not_fall():
         assert dcs.off_policy_width(strategy, **options) == pytest.approx(math.sqrt(of_the_paper[i]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     samples=st.lists(st.integers(1, 12), min_size=1, max_size=9),
     gamma=st.sampled_from([0.05, 0.5, 0.95, 1.0]),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import isotonic_regression
 
 from tests.core.test_evaluation import absorbed, ragged, random_rewards, variance_by_double_loop
 from tests.core.test_statistics import assert_mean_is
+from tests.support.by_the_book import non_increasing_regression
 from ttray.core import dcs, planning
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.planning import Observed, adaptive, plan, step_variances
@@ -30,7 +30,7 @@ def sampled(strategy, covariance, rng):
     return ragged(strategy, rng.standard_normal((strategy.num_trajectories, len(covariance))) @ root.T)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     samples=st.lists(st.integers(1, 12), min_size=1, max_size=9),
     gamma=st.sampled_from([0.05, 0.5, 0.95, 1.0]),
@@ -57,7 +57,7 @@ def test_step_variances_are_unbiased_step_by_step():
         assert_mean_is(step, truth)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     costs=st.lists(st.floats(0.0, 10.0), min_size=1, max_size=4).filter(lambda x: max(x) > 1e-3),
     spare=st.integers(0, 7),
@@ -85,7 +85,7 @@ def test_pooled_variances_give_the_best_non_increasing_plan_on_tiny_problems():
     for _ in range(60):
         variances = rng.exponential(size=4)
         best = np.min((variances / plans).sum(1))
-        pooled = isotonic_regression(variances, increasing=False).x
+        pooled = non_increasing_regression(variances)
         losses.append(np.sum(variances / dcs.allocate(pooled, 24)) / best)
     assert min(losses) > 1.0 - 1e-12
     assert max(losses) < 1.05
@@ -110,10 +110,9 @@ COVARIANCES = {
 }
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-10.0, 10.0), min_size=1, max_size=30))
 def test_pooling_is_isotonic_regression(values):
-    expected = isotonic_regression(values, increasing=False).x
+    expected = non_increasing_regression(values)
     found = planning._pooled(np.array(values))
     assert found == pytest.approx(expected, abs=1e-9)
     assert (np.diff(found) <= 0.0).all()
@@ -142,7 +141,7 @@ def test_plan_from_four_batches_is_within_5_percent_of_the_better_fixed_one(name
 def test_plan_from_many_batches_is_that_of_the_oracle(name):
     covariance, rng = COVARIANCES[name], np.random.default_rng(0)
     variances = true_variances(covariance, 0.95)
-    pooled = isotonic_regression(variances, increasing=False).x
+    pooled = non_increasing_regression(variances)
     oracle = spread(DataCollectionStrategy(dcs.allocate(pooled, 800)), variances)
     observed = Observed.empty(20, 0.95)
     for _ in range(60):
@@ -162,7 +161,7 @@ def test_early_variance_is_found_and_gains_a_fifth():
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     horizon=st.integers(1, 12),
     extra=st.integers(0, 60),

@@ -47,7 +47,7 @@ def random_case(kind, strategy, seed, scale=0.2):
     return ragged, behaviour, target, comparison
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 # Steps of a Gaussian policy with a huge divergence, beside infinite ones.
 @example(horizon=4, extra=12, gamma=0.3, clip=None, seed=13262, exact=False)
 @example(horizon=1, extra=11, gamma=0.3, clip=None, seed=13262, exact=False)

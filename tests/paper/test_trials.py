@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
+from tests.support.room import room_for
 from ttray.paper import trials as trials_module
 from ttray.paper.trials import Trial, rows_of, run_trials
 from ttray.runs.versions import versions
@@ -38,6 +39,13 @@ def runs_in(notes):
     """How often each trial was run."""
     found = [path.name.split(".run")[0] for path in notes.glob("*.run*")]
     return {name: found.count(name) for name in sorted(set(found))}
+
+
+@pytest.fixture(scope="module")
+def small_cluster(local_ray):
+    """With one free CPU trials come one after the other, and mostly in one process."""
+    with room_for(1):
+        yield
 
 
 @pytest.fixture
@@ -75,8 +83,12 @@ def test_finished_trials_of_this_process_are_not_run_again(tmp_path, notes):
     check_that_finished_trials_are_not_run_again(tmp_path, notes, False)
 
 
-def test_finished_trials_of_the_cluster_are_not_run_again(tmp_path, notes, local_ray):
+def test_finished_trials_of_the_cluster_are_not_run_again_and_print_nothing(
+    tmp_path, notes, small_cluster, capfd
+):
+    """Standard output is for the result of a command, which may be one JSON object."""
     check_that_finished_trials_are_not_run_again(tmp_path, notes, True)
+    assert capfd.readouterr().out == ""
 
 
 def check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, on_cluster, attempts):
@@ -101,15 +113,9 @@ def test_failure_in_this_process_costs_only_its_own_trial(tmp_path, notes):
     check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, False, attempts=1)
 
 
-def test_failure_on_the_cluster_costs_only_its_own_trial(tmp_path, notes, local_ray, monkeypatch):
+def test_failure_on_the_cluster_costs_only_its_own_trial(tmp_path, notes, small_cluster, monkeypatch):
     monkeypatch.setattr(trials_module, "_MAX_FAILURES", 1)  # each takes a new process
     check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, True, attempts=2)
-
-
-def test_trials_of_the_cluster_print_nothing(tmp_path, notes, local_ray, capfd):
-    """Standard output is for the result of a command, which may be one JSON object."""
-    run_trials(trials_for(notes, "a", on_cluster=True), tmp_path / "trials")
-    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("names", ["", "a"])
@@ -184,7 +190,7 @@ except TrialsInterrupted as interruption:
     ("number", "names"), [(signal.SIGINT, "abc"), (signal.SIGKILL, "ab")], ids=["SIGINT", "SIGKILL"]
 )
 def test_stopped_experiment_keeps_what_is_finished_and_goes_on_with_the_rest(
-    tmp_path, notes, local_ray, number, names
+    tmp_path, notes, small_cluster, number, names
 ):
     directory, script = tmp_path / "trials", tmp_path / "driver.py"
     script.write_text(DRIVER)

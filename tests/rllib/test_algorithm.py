@@ -63,12 +63,6 @@ def test_another_seed_gives_other_weights(undisturbed):
     assert digest != undisturbed[1]
 
 
-def test_one_env_runner_changes_no_bit(undisturbed):
-    weights, digest = trained(small_config(num_env_runners=1, quotas_per_env_runner=3))
-    assert np.array_equal(weights, undisturbed[0])
-    assert digest == undisturbed[1]
-
-
 def test_two_env_runners_change_no_bit(two_runners, undisturbed):
     weights, digest = train_on(two_runners, 3)
     assert np.array_equal(weights, undisturbed[0])
@@ -173,7 +167,7 @@ def test_restoring_never_leaves_a_quota_with_other_weights(tmp_path, two_runners
         assert np.array_equal(weights_of(two_runners), older)
         two_runners.train()
         assert ttray.digest(two_runners.last_batch) == expected
-    fresh = small_config(num_env_runners=2, seed=5).build_algo()
+    fresh = small_config(num_env_runners=1, seed=5).build_algo()
     try:
         assert not np.array_equal(weights_of(fresh), older)
         fresh.restore_from_path(tmp_path / "older")
@@ -253,7 +247,7 @@ def test_the_other_action_spaces_train(environment):
         algorithm.stop()
 
 
-def test_a_users_own_module_trains_the_same_here_and_on_a_runner():
+def test_one_env_runner_changes_no_bit_of_a_users_own_module():
     spec = RLModuleSpec(module_class=OwnModule)
     results = [
         trained(

@@ -13,9 +13,12 @@ import ray
 from ray import tune
 
 import ttray
+from tests.support.room import room_for
 from ttray.runs.curves import read_csv
 
 ROOT = Path(__file__).parents[2]
+
+NUM_ITERATIONS = 15
 
 # On the Ray of the tests: starting another one takes long.
 SCRIPT = """
@@ -24,11 +27,11 @@ import ray
 from tests.rllib.test_tune import tuner_for
 
 ray.init(log_to_driver=False)
-tuner_for(sys.argv[1], iterations=20, seeds=[0]).fit()
+tuner_for(sys.argv[1]).fit()
 """
 
 
-def tuner_for(path, iterations, seeds):
+def tuner_for(path):
     space = {
         "env": "ttray/SupplyChain-v0",
         "horizon": 30,
@@ -37,7 +40,7 @@ def tuner_for(path, iterations, seeds):
         "num_env_runners": 0,
         "num_envs_per_env_runner": 8,
         "gamma": tune.grid_search([0.9, 0.99]),
-        "seed": tune.grid_search(seeds),
+        "seed": tune.grid_search([0, 1]),
         "log_level": "ERROR",
     }
     return tune.Tuner(
@@ -46,43 +49,31 @@ def tuner_for(path, iterations, seeds):
         run_config=tune.RunConfig(
             name="grid",
             storage_path=str(path),
-            stop={"training_iteration": iterations},
+            stop={"training_iteration": NUM_ITERATIONS},
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1, checkpoint_at_end=True),
             verbose=0,
         ),
     )
 
 
-@pytest.mark.usefixtures("local_ray")
-def test_a_grid_over_gamma_and_seed_finishes_and_its_checkpoints_restore(tmp_path):
-    results = tuner_for(tmp_path, iterations=2, seeds=[0, 1]).fit()
-    assert results.num_errors == 0
-    table = results.get_dataframe()
-    assert len(table) == 4
-    assert table["env_runners/discounted_return"].notna().all()
-    assert table["env_runners/episode_return_mean"].notna().all()
-    assert table["env_runners/discounted_return"].nunique() == 4
-    best = results.get_best_result("env_runners/discounted_return", "max")
-    written = Path(best.path)
-    assert [row["training_iteration"] for row in read_csv(written / "progress.csv")] == [1, 2]
-    lines = [json.loads(line) for line in (written / "result.json").read_text().splitlines()]
-    key = "discounted_return"
-    assert lines[-1]["env_runners"][key] == best.metrics["env_runners"][key]
-    assert json.loads((written / "params.json").read_text())["gamma"] == best.config["gamma"]
-    assert list(written.glob("events.out.tfevents.*"))
-    restored = ttray.TTPOIS.from_checkpoint(best.checkpoint.path)
-    try:
-        assert restored.training_iteration == 2
-        assert restored.config.gamma == best.config["gamma"]
-        restored.train()
-    finally:
-        restored.stop()
+@pytest.fixture(scope="module")
+def results(local_ray, tmp_path_factory):
+    """A grid over discount and seed whose driver was killed and which `Tuner.restore` has finished.
+
+    On one CPU: a driver that is killed in the first trial has started no process for the others.
+    """
+    directory = tmp_path_factory.mktemp("tune")
+    with room_for(1):
+        kill_driver_in_first_trial(directory)
+        tuner = tune.Tuner.restore(
+            str(directory / "grid"), "TTPOIS", restart_errored=True, resume_unfinished=True
+        )
+        return tuner.fit()
 
 
-@pytest.mark.usefixtures("local_ray")
-def test_a_killed_driver_is_continued_by_tuner_restore(tmp_path):
+def kill_driver_in_first_trial(directory):
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        [sys.executable, "-c", SCRIPT, str(directory)],
         env=os.environ
         | {
             "PYTHONPATH": str(ROOT),
@@ -95,17 +86,45 @@ def test_a_killed_driver_is_continued_by_tuner_restore(tmp_path):
     )
     try:
         deadline = time.monotonic() + 120
-        while not list(tmp_path.glob("grid/*/checkpoint_00000[3-9]")):
+        while not list(directory.glob("grid/*/checkpoint_00000[2-9]")):
             assert process.poll() is None, "the driver ended by itself"
             assert time.monotonic() < deadline, "no trial wrote a checkpoint"
-            time.sleep(0.1)
+            time.sleep(0.05)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == -signal.SIGKILL
-    tuner = tune.Tuner.restore(str(tmp_path / "grid"), "TTPOIS", restart_errored=True, resume_unfinished=True)
-    results = tuner.fit()
+    assert len(list(directory.glob("grid/*/checkpoint_000000"))) == 1, "more than the first trial has run"
+
+
+def test_a_killed_driver_is_continued_by_tuner_restore(results):
     assert results.num_errors == 0
-    assert [result.metrics["training_iteration"] for result in results] == [20, 20]
-    # From a checkpoint, not from the beginning: else every trial ends after twenty iterations all the same.
-    assert sum(result.metrics["iterations_since_restore"] for result in results) < 40
+    assert [result.metrics["training_iteration"] for result in results] == [NUM_ITERATIONS] * 4
+    # The first from a checkpoint, not from the beginning: else it ends after as many iterations all the same.
+    first, *others = sorted(result.metrics["iterations_since_restore"] for result in results)
+    assert first < NUM_ITERATIONS
+    assert others == [NUM_ITERATIONS] * 3
+
+
+def test_a_grid_over_gamma_and_seed_finishes_and_its_checkpoints_restore(results):
+    table = results.get_dataframe()
+    assert len(table) == 4
+    assert table["env_runners/discounted_return"].notna().all()
+    assert table["env_runners/episode_return_mean"].notna().all()
+    assert table["env_runners/discounted_return"].nunique() == 4
+    best = results.get_best_result("env_runners/discounted_return", "max")
+    written = Path(best.path)
+    iterations = [row["training_iteration"] for row in read_csv(written / "progress.csv")]
+    assert sorted(set(iterations)) == list(range(1, NUM_ITERATIONS + 1))
+    lines = [json.loads(line) for line in (written / "result.json").read_text().splitlines()]
+    key = "discounted_return"
+    assert lines[-1]["env_runners"][key] == best.metrics["env_runners"][key]
+    assert json.loads((written / "params.json").read_text())["gamma"] == best.config["gamma"]
+    assert list(written.glob("events.out.tfevents.*"))
+    restored = ttray.TTPOIS.from_checkpoint(best.checkpoint.path)
+    try:
+        assert restored.training_iteration == NUM_ITERATIONS
+        assert restored.config.gamma == best.config["gamma"]
+        restored.train()
+    finally:
+        restored.stop()

@@ -29,8 +29,15 @@ def arguments(directory):
     ]  # fmt: skip
 
 
-def command(directory):
-    return [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)]
+def start(directory, **options):
+    """The same in a process of its own, on the Ray of the tests: starting another one takes long."""
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)],
+        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
 
 
 def train_here(*more):
@@ -47,40 +54,36 @@ def final_weights(directory):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(local_ray, tmp_path_factory):
+    """The directory of a run, and what it printed and told."""
     directory = tmp_path_factory.mktemp("runs") / "undisturbed"
-    done = subprocess.run(command(directory), capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    return directory, done
+    process = start(directory, stdout=subprocess.PIPE)
+    printed, told = process.communicate(timeout=250)
+    assert process.returncode == 0, told
+    return directory, printed, told
 
 
 def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undisturbed):
-    directory, done = undisturbed
+    directory, printed, told = undisturbed
     rows = read_csv(directory / "metrics.csv")
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
     for name in ("metrics.csv", "curve.png", "checkpoint"):
-        assert str(directory / name) in done.stdout
-    assert "--iterations 12" in done.stdout
+        assert str(directory / name) in printed
+    assert "--iterations 12" in printed
     settings = json.loads((directory / "run.json").read_text())
     assert (settings["preset"], settings["environment"]) == ("supply-chain-2400", "ttray/SupplyChain-v0")
     assert (settings["hidden_sizes"], settings["importance_weight_clip"]) == ([100, 50, 25], 100.0)
-    for number, line in enumerate(done.stderr.splitlines(), 1):
+    for number, line in enumerate(told.splitlines(), 1):
         assert line.lstrip().startswith(f"{number}/6")
         assert len(line.partition("  0:")[0]) <= 80
-    assert max(len(line) for line in done.stdout.splitlines() if str(directory) not in line) <= 80
+    assert max(len(line) for line in printed.splitlines() if str(directory) not in line) <= 80
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, local_ray, number):
     directory = tmp_path / "run"
-    process = subprocess.Popen(
-        command(directory),
-        # On the Ray of the tests: starting another one takes long.
-        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start(directory)
     for line in process.stderr:
         if line.lstrip().startswith("3/6"):
             os.kill(process.pid, number)

@@ -1,6 +1,7 @@
 """As many env runners as there are CPUs: started where they are free, asked for, and given back."""
 
 import json
+import time
 
 import pytest
 import ray
@@ -9,12 +10,14 @@ from ray.experimental.internal_kv import _internal_kv_get
 import ttray
 from tests.support import environments
 from tests.support.environments import mixed_strategy, policy_for, probe, strategy_of
+from tests.support.room import room_for
 from tests.support.service import local_service
+from tests.support.small import small_config, trained, weights_of
 from ttray.core.batch import digest
+from ttray.service import crew
 from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings
 from ttray.service.suppliers import AutoActors, Demand
-from ttray.service.worker import RemoteWorker
 
 # Where the cores are shared with others, processes take a minute to start.
 PATIENT = DispatchSettings(env_runner_wait_s=200.0)
@@ -22,13 +25,10 @@ PATIENT = DispatchSettings(env_runner_wait_s=200.0)
 
 @pytest.fixture(autouse=True, scope="module")
 def two_free_cpus(local_ray):
-    """Somebody else has the other CPUs: eight processes would take minutes to start."""
+    """Eight processes would take minutes to start."""
     ray.cloudpickle.register_pickle_by_value(environments)
-    taken = int(ray.available_resources()["CPU"]) - 2
-    somebody = ray.remote(num_cpus=taken)(RemoteWorker).remote(probe())
-    ray.get(somebody.ping.remote())
-    yield
-    ray.kill(somebody)
+    with room_for(2):
+        yield
 
 
 def requested():
@@ -83,7 +83,7 @@ def test_a_plan_is_worth_as_many_workers_as_it_keeps_busy():
 
 
 def test_collect_takes_auto():
-    strategy = ttray.dcs.truncated(40, 240, 0.9)
+    strategy = strategy_of(0, 0, 0, 1)  # one trajectory, one process
     found = [
         ttray.digest(
             ttray.collect("ttray/Dam-v0", strategy=strategy, num_env_runners=number, settings=PATIENT)
@@ -91,3 +91,21 @@ def test_collect_takes_auto():
         for number in (0, "auto")
     ]
     assert found[0] == found[1]
+
+
+def test_four_env_runners_train_at_once_where_there_is_room_for_two(monkeypatch, caplog):
+    monkeypatch.setattr(crew, "_REPORT_EVERY_S", 1.0)
+    algorithm = small_config(num_env_runners=4, quotas_per_env_runner=3).build_algo()
+    used = []
+    deadline = time.monotonic() + 120.0
+    try:
+        while 2 not in used or "2 of 4 env runners have no place yet (" not in caplog.text:
+            assert time.monotonic() < deadline, used
+            used.append(algorithm.train()["env_runners"]["num_env_runners"])
+        found = weights_of(algorithm)
+    finally:
+        algorithm.stop()
+    assert max(used) == 2
+    assert "each needs 1 CPU, the cluster has 8 CPUs and 0 of them are free" in caplog.text
+    expected, _ = trained(small_config(), iterations=len(used))
+    assert (found == expected).all()

@@ -1,29 +1,28 @@
-"""A node that leaves and a node that joins during a collection; in a process with a Ray of its own."""
+"""Nodes that leave and join: during a collection, and with rows that nobody has fetched yet."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import lines_of
 
 
-def test_a_node_may_leave_and_another_join_during_a_collection():
-    environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.cluster_driver"],
-        cwd=ROOT,
-        env={**environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    words = [line.split() for line in ran.stdout.splitlines()]
-    found = {first: rest for first, *rest in filter(None, words) if first in ("moved", "again", "digests")}
-    print(found)
+@pytest.fixture(scope="module")
+def lines():
+    """What was printed by one cluster, for all that happens to its nodes: it takes longest to start."""
+    return lines_of("lost_nodes_driver")
+
+
+def test_a_node_may_leave_and_another_join_during_a_collection(lines):
+    found = {first: rest for first, *rest in lines if first in ("moved", "again", "digests")}
     # Two nodes before, two after, one of them new: the actor moved to the node that joined.
     assert found["moved"] == ["2", "2", "1"]
     assert int(found["again"][0]) >= 1
     table, undisturbed = found["digests"]
     assert table == undisturbed
+
+
+def test_rows_that_are_lost_with_their_node_are_made_again_by_whoever_asks(lines):
+    assert [line[1:] for line in lines if line[0] == "same"][:2] == [["0", "True"], ["1", "True"]]
+
+
+def test_a_node_may_be_lost_while_workers_compute_the_bound(lines):
+    assert ["same", "bound", "True"] in lines

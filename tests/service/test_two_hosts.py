@@ -127,32 +127,6 @@ def cluster(hosts, log, num_cpus):
         yield [node, join(worker, WORKER_IP, out, num_cpus)]
 
 
-def test_a_collection_survives_the_loss_of_a_host(hosts, tmp_path):
-    head, worker, cable = hosts
-    busy, driver_log = tmp_path / "both-busy", tmp_path / "driver"
-    with cluster(hosts, tmp_path / "log", num_cpus=2) as nodes, driver_log.open("w") as driver_out:
-        driver = start(
-            head,
-            *(sys.executable, "-m", "tests.support.two_hosts_driver"),
-            *(f"{HEAD_IP}:{PORT}", str(busy)),
-            log=driver_out,
-        )
-        await_file(busy, [*nodes, driver], driver_log, 120)
-        ip("-n", worker, "link", "set", cable[worker], "down")
-        assert driver.wait(timeout=120) == 0, driver_log.read_text()
-    found = {
-        line.split()[0]: line.split()[1:]
-        for line in driver_log.read_text().splitlines()
-        if line.startswith(("nodes ", "again ", "digests "))
-    }
-    print(found)
-    assert found["nodes"] == [HEAD_IP, WORKER_IP]
-    assert int(found["again"][0]) >= 1
-    assert int(found["again"][1]) >= int(found["again"][0])
-    table, undisturbed = found["digests"]
-    assert table == undisturbed
-
-
 # Makes a file when it watches; ends when no CPU is free on either host: one actor has each.
 BOTH_TAKEN = """
 import sys, time
@@ -170,12 +144,10 @@ while True:
 """
 
 
-def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, local_ray, tmp_path):
-    head, *_ = hosts
+def check_training(head, nodes, tmp_path):
     arguments = ("--preset", "supply-chain-2400", "--iterations", "3")
-    log = tmp_path / "driver"
-    with cluster(hosts, tmp_path / "log", num_cpus=1) as nodes, log.open("w") as out:
-        # One CPU on each host, so that two actors need both.
+    log = tmp_path / "training"
+    with log.open("w") as out:
         watches = tmp_path / "watches"
         watcher = start(head, sys.executable, "-c", BOTH_TAKEN, f"{HEAD_IP}:{PORT}", str(watches), log=out)
         await_file(watches, [*nodes, watcher], log, 120)
@@ -192,6 +164,41 @@ def test_training_on_two_hosts_ends_with_the_weights_of_a_local_run(hosts, local
         assert all(node.poll() is None for node in nodes)
     assert train_here(*arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")) == 0
     assert np.array_equal(final_weights(tmp_path / "remote"), final_weights(tmp_path / "local"))
+
+
+def check_loss_of_a_host(hosts, nodes, tmp_path):
+    head, worker, cable = hosts
+    busy, log = tmp_path / "both-busy", tmp_path / "collection"
+    with log.open("w") as out:
+        driver = start(
+            head,
+            *(sys.executable, "-m", "tests.support.two_hosts_driver"),
+            *(f"{HEAD_IP}:{PORT}", str(busy)),
+            log=out,
+        )
+        await_file(busy, [*nodes, driver], log, 120)
+        ip("-n", worker, "link", "set", cable[worker], "down")
+        assert driver.wait(timeout=120) == 0, log.read_text()
+    found = {
+        line.split()[0]: line.split()[1:]
+        for line in log.read_text().splitlines()
+        if line.startswith(("nodes ", "again ", "digests "))
+    }
+    print(found)
+    assert found["nodes"] == [HEAD_IP, WORKER_IP]
+    assert int(found["again"][0]) >= 1
+    assert int(found["again"][1]) >= int(found["again"][0])
+    table, undisturbed = found["digests"]
+    assert table == undisturbed
+
+
+def test_training_has_the_weights_of_a_local_run_and_a_collection_survives_the_loss_of_a_host(
+    hosts, local_ray, tmp_path
+):
+    # One life of the cluster for both: starting it takes longest. One CPU on each host: two actors need both.
+    with cluster(hosts, tmp_path / "log", num_cpus=1) as nodes:
+        check_training(hosts[0], nodes, tmp_path)
+        check_loss_of_a_host(hosts, nodes, tmp_path)
 
 
 def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):

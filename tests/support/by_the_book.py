@@ -148,3 +148,13 @@ def with_baseline(trajectories, strategy: DataCollectionStrategy, gamma, baselin
 
 def largest_remainder(trajectories, baseline):
     return max(abs(tr.rewards[t] - baseline[t]) for tr in trajectories for t in range(tr.length))
+
+
+def non_increasing_regression(values):
+    """The nearest sequence that never rises: at i the least of j ≤ i of the greatest mean of j to k ≥ i."""
+    steps = range(len(values))
+
+    def mean(first, last):
+        return math.fsum(values[first : last + 1]) / (last + 1 - first)
+
+    return np.array([min(max(mean(j, k) for k in steps[i:]) for j in steps[: i + 1]) for i in steps])

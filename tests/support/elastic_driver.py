@@ -1,9 +1,9 @@
 """The program of `test_elastic` and `test_two_hosts`: trains while nodes come and go.
 
-Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own; or the address of a
-head without CPUs, a directory in which it asks for each change of the nodes by a file of that name, and the
-seconds between these changes at least. It starts without a node for env runners; one joins, a second joins,
-the first is lost.
+Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own, in which several numbers
+("2,auto") have their turns; or the address of a head without CPUs, a directory in which it asks for each change
+of the nodes by a file of that name, and the seconds between these changes at least. It starts without a node for
+env runners; one joins, a second joins, the first is lost.
 """
 
 import sys
@@ -33,6 +33,7 @@ class Training(threading.Thread):
             sampled = algorithm.train()["env_runners"]
             self.again += sampled["num_quotas_redispatched"]
             self.used.append(sampled["num_env_runners"])
+            self._end.wait(0.1)  # nodes take seconds to come, and every iteration is done once more below
         self.weights = weights_of(algorithm)
         algorithm.stop()
 
@@ -57,7 +58,7 @@ def train_through(changes, num_env_runners, pause_s):
     training.start()
     for number_of_change, (change, num_used) in enumerate(zip(changes, (1, 2, 1), strict=True), 1):
         time.sleep(max(started + number_of_change * pause_s - time.monotonic(), 0.0))
-        assert training.used or number_of_change == 1
+        assert bool(training.used) == (number_of_change > 1)
         print("change", number_of_change, f"{time.monotonic() - started:.1f}", len(training.used), flush=True)
         change()
         training.await_number(num_used)
@@ -68,10 +69,9 @@ def train_through(changes, num_env_runners, pause_s):
     print("iterations", len(training.used), "again", training.again, flush=True)
     print("same", bool((training.weights == weights_of(alone)).all()), flush=True)
     alone.stop()
-    ray.shutdown()
 
 
-def in_own_cluster(num_env_runners):
+def in_own_cluster(numbers):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **MEMORY})
     ray.init(address=cluster.address, log_to_driver=False)
     nodes = []
@@ -80,9 +80,13 @@ def in_own_cluster(num_env_runners):
         nodes.append(cluster.add_node(num_cpus=1, **MEMORY))
 
     def lose_first():
-        cluster.remove_node(nodes[0], allow_graceful=False)
+        cluster.remove_node(nodes.pop(0), allow_graceful=False)
 
-    train_through((add, add, lose_first), num_env_runners, pause_s=4.0)
+    for num_env_runners in numbers.split(","):
+        print("turn", num_env_runners, flush=True)
+        train_through((add, add, lose_first), num_env_runners, pause_s=4.0)
+        lose_first()  # the last one: the next turn starts without
+    ray.shutdown()
     cluster.shutdown()
 
 
@@ -90,6 +94,7 @@ def in_given_cluster(num_env_runners, address, directory, pause_s):
     ray.init(address=address, log_to_driver=False)
     changes = [Path(directory, name).touch for name in ("first", "second", "lose-first")]
     train_through(changes, num_env_runners, float(pause_s))
+    ray.shutdown()
 
 
 if __name__ == "__main__":

@@ -129,12 +129,12 @@ class Service(Works):
         return service_on(actors, self.makers["ProbeEnv"], **(defaults | settings))
 
     def pids(self, num_actors=NUM_ACTORS):
-        """The processes of the actors, when all of them are up."""
-        deadline = time.monotonic() + 60
+        """The processes of the actors, when all of them are up: on a busy machine that takes minutes."""
+        deadline = time.monotonic() + 200
         while True:
             try:
                 return ray.get(
-                    [self.actors[number].ping.remote() for number in range(num_actors)], timeout=60
+                    [self.actors[number].ping.remote() for number in range(num_actors)], timeout=200
                 )
             except ray.exceptions.RayActorError:
                 assert time.monotonic() < deadline

@@ -1,0 +1,178 @@
+"""The program of `test_cluster`: nodes leave and join, in one cluster with a head that has no CPU.
+
+First a node leaves and another joins during a collection. Then a node that holds finished tables is killed
+before anybody has fetched them: once the driver asks for them, once an actor on the head to which the handle
+was sent. Last a node is lost in the middle of a search whose bound the workers compute.
+"""
+
+import sys
+import time
+
+import ray
+import torch
+from ray.cluster_utils import Cluster
+from ray.exceptions import ActorUnavailableError
+from torch.nn.utils import parameters_to_vector
+
+from tests.support import environments
+from tests.support import service as support
+from tests.support.environments import info_of, mixed_strategy, policy_for, probe
+from tests.support.service import TorchMLP, checked_digest, local_service, service_on
+from ttray.core import dcs
+from ttray.core.batch import digest
+from ttray.core.holders import PartsHere
+from ttray.core.improvement import ImprovementSettings, improve
+from ttray.core.search import SearchSettings
+from ttray.rollout.environment import EnvironmentMaker
+from ttray.service.elsewhere import PartsElsewhere
+from ttray.service.service import RolloutService
+from ttray.service.settings import DispatchSettings
+from ttray.service.worker import RemoteWorker, Work
+
+MEMORY = {"object_store_memory": 100 * 2**20}
+SMALL_PLAN = dcs.uniform(horizon=2, budget=24)
+PLAN = dcs.truncated(horizon=360, budget=40_000, gamma=0.95)
+
+
+class Nodes:
+    """Two nodes of one CPU each, which an actor that moves must leave room on."""
+
+    def __init__(self):
+        head = {"num_cpus": 0, "resources": {"head": 1}, **MEMORY}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._nodes = []
+        self.add()
+        self.add()
+        ray.init(address=self._cluster.address, log_to_driver=False)
+
+    def add(self):
+        self._nodes.append(self._cluster.add_node(num_cpus=1, **MEMORY))
+
+    def replace(self):
+        """Kills the node that has been there for longest, and another one joins."""
+        self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
+        self.add()
+
+    def stop(self):
+        ray.shutdown()
+        self._cluster.shutdown()
+
+
+class PlacedActor(RemoteWorker):
+    """Also tells where it runs."""
+
+    def node(self):
+        return ray.get_runtime_context().get_node_id()
+
+
+def node_of(actor, patience_s=90.0):
+    """Where an actor is, once it is there: on a busy machine the batch is complete before it has moved."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return ray.get(actor.node.remote(), timeout=patience_s)
+        except ActorUnavailableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def change_during_a_collection(nodes):
+    maker = probe(delay_s=0.01)
+    work = Work(info_of(maker, mixed_strategy()), policy_for(maker), 16)
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1)(PlacedActor)
+    actors = {number: actor_class.remote(maker) for number in range(2)}
+    before = ray.get([actor.node.remote() for actor in actors.values()], timeout=90)
+    changes = []
+
+    def change(progress):
+        if not changes and progress.num_trajectories > 0:
+            changes.append(nodes.replace())
+
+    handle = service_on(actors, maker, quotas_per_env_runner=5, quota_timeout_s=60.0).collect_work(
+        work, change
+    )
+    after = [node_of(actor) for actor in actors.values()]
+    expected = local_service(probe()).collect_work(work)
+    print("moved", len(set(before)), len(set(after)), len(set(after) - set(before)))
+    print("again", handle.stats.num_quotas_redispatched)
+    print("digests", checked_digest(handle, work), checked_digest(expected, work), flush=True)
+    for actor in actors.values():
+        ray.kill(actor)
+
+
+def read_here(handle):
+    return digest(handle.batch().table)
+
+
+@ray.remote(num_cpus=0, resources={"head": 0.001})
+def read(handle):
+    return read_here(handle)
+
+
+def read_elsewhere(handle):
+    return ray.get(read.remote(handle))
+
+
+def lose_rows(nodes):
+    maker = EnvironmentMaker.of("ttray/Dam-v0")
+    policy = policy_for(maker)
+    with RolloutService(maker) as alone:
+        expected = [digest(alone.collect(PLAN, policy, iteration=i).batch().table) for i in range(2)]
+    settings = DispatchSettings(quotas_per_env_runner=3)
+    with RolloutService(maker, num_env_runners=2, settings=settings) as service:
+        for iteration, fetch in enumerate((read_here, read_elsewhere)):
+            handle = collect_on_both(service, policy, iteration=iteration)
+            nodes.replace()
+            print("same", iteration, fetch(handle) == expected[iteration], flush=True)
+        print("same bound", improve_on(nodes, service, maker), flush=True)
+
+
+def collect_on_both(service, policy, **arguments):
+    """A batch of which both nodes hold rows."""
+    handle = None
+    while handle is None or handle.stats.num_env_runners < 2:
+        while service.collect(SMALL_PLAN, policy).stats.num_env_runners < 2:
+            time.sleep(0.2)  # a process that starts there needs the cores
+        handle = service.collect(PLAN, policy, **arguments)
+    return handle
+
+
+def improve_on(nodes, service, maker):
+    """Whether a search ends with the weights of one in this process if a node is lost in a gradient."""
+    policy = policy_for(maker)
+    settings = ImprovementSettings(gamma=0.95, delta=0.7, search=SearchSettings(2))
+    handle = collect_on_both(service, policy, iteration=2, in_parts=True)
+    losses = []
+
+    class LosesNode(PartsElsewhere):
+        def answer(self, request):
+            if request.what == "gradient" and not losses:
+                losses.append(nodes.replace())
+            return super().answer(request)
+
+    def improved(holder_of):
+        module = TorchMLP(policy)
+        with holder_of(settings.spec(module, TorchMLP.forward, handle.info)) as holder:
+            gain = improve(module, holder, settings)["gain"]
+        return gain, parameters_to_vector(module.parameters()).detach()
+
+    with RolloutService(maker) as alone:
+        batch = alone.collect(PLAN, policy, iteration=2).batch()
+    disturbed = improved(lambda spec: LosesNode(spec, handle, timeout_s=60.0, num_threads=1))
+    undisturbed = improved(lambda spec: PartsHere.whole(spec, batch))
+    return bool(losses) and torch.equal(disturbed[1], undisturbed[1]) and undisturbed[0] > 0.0
+
+
+def main():
+    for module in (environments, support):
+        ray.cloudpickle.register_pickle_by_value(module)
+    ray.cloudpickle.register_pickle_by_value(sys.modules["__main__"])
+    nodes = Nodes()
+    change_during_a_collection(nodes)
+    lose_rows(nodes)
+    nodes.stop()
+
+
+if __name__ == "__main__":
+    main()
