@@ -273,7 +273,7 @@ def test_labels_without_env_runners_are_refused(call):
 
 COLLECT = {
     "--preset": ("dam-4320", lambda s: s["strategy"].budget == 4320),
-    "--policy": ("a-checkpoint", lambda s: s["policy"] == Path("a-checkpoint")),
+    "--policy": ("a-checkpoint --preset dam", lambda s: s["policy"] == Path("a-checkpoint")),
     "--gamma": ("0.9", lambda s: s["gamma"] == 0.9 and s["strategy"] == dcs.truncated(360, 8640, 0.9)),
     "--seed": ("7", lambda s: s["seed"] == 7),
     "--iteration": ("3", lambda s: s["iteration"] == 3),
