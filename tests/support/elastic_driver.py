@@ -1,9 +1,9 @@
 """The program of `test_elastic` and `test_two_hosts`: trains while nodes come and go.
 
-Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own, in which several numbers
-("2,auto") have their turns; or the address of a head without CPUs, a directory in which it asks for each change
-of the nodes by a file of that name, and the seconds between these changes at least. It starts without a node for
-env runners; one joins, a second joins, the first is lost.
+Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own, in which several
+numbers ("2,auto") have their turns; or the address of a head without CPUs, a directory in which it asks for
+each change of the nodes by a file of that name, and the seconds between these changes at least. It starts
+without a node for env runners; one joins, a second joins, the first is lost.
 """
 
 import sys
