@@ -8,7 +8,7 @@ from tests.support.programs import lines_of
 @pytest.fixture(scope="module")
 def found():
     """What one cluster saw of each number of env runners."""
-    lines = lines_of("elastic_driver", "2", "auto")
+    lines = lines_of("elastic_driver", "2,auto")
     return {line[1]: line[2:] for line in lines if line[0] == "followed"}
 
 
