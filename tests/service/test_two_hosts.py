@@ -219,6 +219,7 @@ def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):
         await_file(tmp_path / "lose-first", [node, driver], log, 150)
         ip("-n", worker, "link", "set", cable[worker], "down")
         assert driver.wait(timeout=240) == 0, log.read_text()
-    lines = [line.split() for line in log.read_text().splitlines() if line]
-    print([line for line in lines if line[0] in ("change", "iterations", "same")])
-    assert ["same", "True"] in lines
+    lines = [line.split() for line in log.read_text().splitlines() if line.strip()]
+    (found,) = [line for line in lines if line[0] == "followed"]
+    assert found[1] == "auto"
+    assert found[3] == "True"

@@ -4,6 +4,8 @@ Arguments: the number of env runners, or "auto". Then nothing for a cluster of i
 numbers ("2,auto") have their turns; or the address of a head without CPUs, a directory in which it asks for
 each change of the nodes by a file of that name, and the seconds between these changes at least. It starts
 without a node for env runners; one joins, a second joins, the first is lost.
+
+What it found is printed when Ray is gone, which tells of lost nodes in the middle of other lines.
 """
 
 import sys
@@ -25,14 +27,12 @@ class Training(threading.Thread):
     def __init__(self, config):
         super().__init__(daemon=True)
         self._config, self._end = config, threading.Event()
-        self.used, self.again, self.weights = [], 0, None
+        self.used, self.weights = [], None
 
     def run(self):
         algorithm = self._config.build_algo()
         while not self._end.is_set():
-            sampled = algorithm.train()["env_runners"]
-            self.again += sampled["num_quotas_redispatched"]
-            self.used.append(sampled["num_env_runners"])
+            self.used.append(algorithm.train()["env_runners"]["num_env_runners"])
             self._end.wait(0.1)  # nodes take seconds to come, and every iteration is done once more below
         self.weights = weights_of(algorithm)
         algorithm.stop()
@@ -51,7 +51,11 @@ class Training(threading.Thread):
 
 
 def train_through(changes, num_env_runners, pause_s):
-    """Trains on no node, on the first, on both, and on the second; a change is a function that makes it."""
+    """Trains on no node, on the first, on both, and on the second; a change is a function that makes it.
+
+    Returns:
+        The number of env runners, that of iterations, and whether the weights are those of a run alone.
+    """
     number = num_env_runners if num_env_runners == "auto" else int(num_env_runners)
     training = Training(small_config(num_env_runners=number, budget=2_400, quotas_per_env_runner=4))
     started = time.monotonic()
@@ -66,9 +70,9 @@ def train_through(changes, num_env_runners, pause_s):
     alone = small_config(num_env_runners=0, budget=2_400).build_algo()
     for _ in training.used:
         alone.train()
-    print("iterations", len(training.used), "again", training.again, flush=True)
-    print("same", bool((training.weights == weights_of(alone)).all()), flush=True)
+    same = bool((training.weights == weights_of(alone)).all())
     alone.stop()
+    return num_env_runners, len(training.used), same
 
 
 def in_own_cluster(numbers):
@@ -82,20 +86,23 @@ def in_own_cluster(numbers):
     def lose_first():
         cluster.remove_node(nodes.pop(0), allow_graceful=False)
 
+    found = []
     for num_env_runners in numbers.split(","):
-        print("turn", num_env_runners, flush=True)
-        train_through((add, add, lose_first), num_env_runners, pause_s=4.0)
+        found.append(train_through((add, add, lose_first), num_env_runners, pause_s=4.0))
         lose_first()  # the last one: the next turn starts without
     ray.shutdown()
     cluster.shutdown()
+    return found
 
 
 def in_given_cluster(num_env_runners, address, directory, pause_s):
     ray.init(address=address, log_to_driver=False)
     changes = [Path(directory, name).touch for name in ("first", "second", "lose-first")]
-    train_through(changes, num_env_runners, float(pause_s))
+    found = train_through(changes, num_env_runners, float(pause_s))
     ray.shutdown()
+    return [found]
 
 
 if __name__ == "__main__":
-    (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:])
+    for each in (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:]):
+        print("\nfollowed", *each, flush=True)

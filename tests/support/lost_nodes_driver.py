@@ -3,6 +3,8 @@
 First a node leaves and another joins during a collection. Then a node that holds finished tables is killed
 before anybody has fetched them: once the driver asks for them, once an actor on the head to which the handle
 was sent. Last a node is lost in the middle of a search whose bound the workers compute.
+
+What it found is printed when Ray is gone, which tells of lost nodes in the middle of other lines.
 """
 
 import sys
@@ -94,11 +96,13 @@ def change_during_a_collection(nodes):
     )
     after = [node_of(actor) for actor in actors.values()]
     expected = local_service(probe()).collect_work(work)
-    print("moved", len(set(before)), len(set(after)), len(set(after) - set(before)))
-    print("again", handle.stats.num_quotas_redispatched)
-    print("digests", checked_digest(handle, work), checked_digest(expected, work), flush=True)
     for actor in actors.values():
         ray.kill(actor)
+    return [
+        ("moved", len(set(before)), len(set(after)), len(set(after) - set(before))),
+        ("again", handle.stats.num_quotas_redispatched),
+        ("digests", checked_digest(handle, work), checked_digest(expected, work)),
+    ]
 
 
 def read_here(handle):
@@ -119,13 +123,14 @@ def lose_rows(nodes):
     policy = policy_for(maker)
     with RolloutService(maker) as alone:
         expected = [digest(alone.collect(PLAN, policy, iteration=i).batch().table) for i in range(2)]
-    settings = DispatchSettings(quotas_per_env_runner=3)
+    found, settings = [], DispatchSettings(quotas_per_env_runner=3)
     with RolloutService(maker, num_env_runners=2, settings=settings) as service:
         for iteration, fetch in enumerate((read_here, read_elsewhere)):
             handle = collect_on_both(service, policy, iteration=iteration)
             nodes.replace()
-            print("same", iteration, fetch(handle) == expected[iteration], flush=True)
-        print("same bound", improve_on(nodes, service, maker), flush=True)
+            found.append(("same", iteration, fetch(handle) == expected[iteration]))
+        found.append(("same", "bound", improve_on(nodes, service, maker)))
+    return found
 
 
 def collect_on_both(service, policy, **arguments):
@@ -169,9 +174,10 @@ def main():
         ray.cloudpickle.register_pickle_by_value(module)
     ray.cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     nodes = Nodes()
-    change_during_a_collection(nodes)
-    lose_rows(nodes)
+    found = change_during_a_collection(nodes) + lose_rows(nodes)
     nodes.stop()
+    for each in found:
+        print("\n", *each, flush=True)
 
 
 if __name__ == "__main__":
