@@ -67,8 +67,8 @@ def _beside_one_thread(rounds: int, warm_up: int) -> Finding:
     """Whole iterations in one process, with two threads and the cubic, beside one thread and the paper's."""
     config = Run("dam", num_env_runners=0).config()
     ways = {
-        "now": config.copy().training(num_learner_threads=2),
-        "before": config.copy().training(num_learner_threads=1, line_search="parabola"),
+        "now": config.copy().training(num_learner_threads=2, line_search="cubic"),
+        "before": config.copy().training(num_learner_threads=1),
     }
     algorithms = {name: way.build_algo() for name, way in ways.items()}
     times = in_turns(

@@ -55,14 +55,14 @@ class SearchSettings:
 
     Attributes:
         num_offline_iterations: Gradient steps at most.
-        line_search: "cubic", "parabola" (the paper's) or "binary".
+        line_search: "parabola" (the paper's), "cubic" (fewer evaluations) or "binary".
         gradient_tolerance: Stop when ‖g‖ is smaller.
         gain_tolerance: Stop when a line search gains less (its gain is kept).
         max_line_search_evaluations: Of the objective, per line search.
     """
 
     num_offline_iterations: int = 10
-    line_search: str = "cubic"
+    line_search: str = "parabola"
     gradient_tolerance: float = 1e-4
     gain_tolerance: float = 1e-4
     max_line_search_evaluations: int = 30

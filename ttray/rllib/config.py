@@ -119,7 +119,8 @@ class TTPOISConfig(AlgorithmConfig):
             importance_weight_clip: Upper limit of a weight in the estimate, or None.
             min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch; with
                 a baseline, of what remains of the rewards.
-            line_search: "parabola" or "binary".
+            line_search: "parabola" (the paper's), "cubic" (as good steps with half of the evaluations) or
+                "binary".
             hidden_sizes: Units of the hidden layers.
             gradient_tolerance: Stop when the gradient's norm is smaller.
             gain_tolerance: Stop when a line search gains less.
