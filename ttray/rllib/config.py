@@ -27,7 +27,7 @@ from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 _OPTIMISE_ON = ("auto", "learner", "workers")
-_MIN_ROWS_OF_WORKERS = 200_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
+_MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
 
