@@ -522,6 +522,8 @@ def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatc
     assert call("bench", "core", "--results", "there", "--page", str(page)).code == 0
     assert ran.arguments == ("core", Path("there"))
     assert updated.arguments == (page, Path("there"))
+    assert "== growth" not in call("bench", "envs", "core").out
+    assert ran.arguments[0] == "envs"  # the last of the two in the order of measuring
     assert call("bench", "core", "--page", str(tmp_path / "none.md")).code == 2
 
 

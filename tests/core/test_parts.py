@@ -12,6 +12,7 @@ from torch.nn.utils import parameters_to_vector
 
 from tests.core.test_improvement import Policy, improve, sampled_table
 from tests.core.test_improvement import settings as improvement_settings
+from tests.support.by_the_book import effective_sample_size
 from tests.support.make_batches import KINDS
 from ttray.core import dcs
 from ttray.core.batch import Batch
@@ -23,7 +24,7 @@ from ttray.core.part_bound import PartFacts, Request, WeightSums
 from ttray.core.parts import TreeSum, cut, group, indices_of
 from ttray.core.planning import step_variances
 from ttray.core.quotas import Quota, trajectory_lengths
-from ttray.core.surrogate import bound, effective_sample_size, surrogate_of
+from ttray.core.surrogate import bound, surrogate_of
 
 DELTA, MAX_REWARD = 0.3, 4.0
 

@@ -12,7 +12,7 @@ from tests.support.make_batches import KINDS, random_inputs, random_table
 from ttray.core import dcs
 from ttray.core.distributions import Comparison
 from ttray.core.ragged import as_tensors
-from ttray.core.surrogate import Surrogate, bound, effective_sample_size
+from ttray.core.surrogate import Surrogate, bound
 
 DELTA, MAX_REWARD = 0.3, 4.0
 
@@ -114,7 +114,7 @@ def test_target_equal_to_behaviour_is_on_policy_exactly(kind):
     surrogate = Surrogate(ragged, strategy, gamma=0.9)
     assert surrogate.sums(comparison).estimate.item() == surrogate.on_policy().item()
     assert (surrogate.renyi2_per_length(comparison) == 1.0).all()
-    assert effective_sample_size(surrogate.log_weights(comparison)) == strategy.num_trajectories
+    assert by_the_book.effective_sample_size(surrogate.log_weights(comparison)) == strategy.num_trajectories
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])

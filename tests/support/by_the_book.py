@@ -158,3 +158,9 @@ def non_increasing_regression(values):
         return math.fsum(values[first : last + 1]) / (last + 1 - first)
 
     return np.array([min(max(mean(j, k) for k in steps[i:]) for j in steps[: i + 1]) for i in steps])
+
+
+def effective_sample_size(log_weights):
+    """(Σω)² / Σω², from 1 (one has all the weight) to the number of weights."""
+    weights = np.exp(np.asarray(log_weights) - float(log_weights.max()))
+    return float(weights.sum() ** 2 / np.square(weights).sum())

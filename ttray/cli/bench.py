@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ttray.cli.terminal import one_of, out
+from ttray.cli.terminal import all_of, out
 from ttray.runs.directories import runs_directory
 
 
@@ -19,7 +19,7 @@ def benchmark_names() -> list[str]:
 
 
 def bench(
-    what: Annotated[str, typer.Argument(metavar="NAME")] = "all",
+    what: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default="all")] = None,
     results: Annotated[
         Path | None, typer.Option(help="Where JSON and pictures go.", show_default="runs/bench")
     ] = None,
@@ -36,14 +36,16 @@ def bench(
 
     ttray bench sampling
 
+    ttray bench optimisation iteration
+
     ttray bench --results docs/performance --page docs/performance.md
     """
     from ttray.benchmarks import suite
 
-    one_of(benchmark_names())(what)
+    asked = all_of(benchmark_names())(what) or ["all"]
     results = results or runs_directory() / "bench"
     for name, benchmark in suite.BENCHMARKS.items():
-        if what in (name, "all"):
+        if name in asked or "all" in asked:
             out.print(f"== {name}: {benchmark.meaning}", markup=False)
             suite.measure(name, results)
             out.print(f"picture  {results / f'{name}.png'}", markup=False)

@@ -247,12 +247,6 @@ def bound(sums: Sums, *, delta: float, max_reward: float) -> Tensor:
     return sums.estimate - max_reward * torch.sqrt((1.0 - delta) / delta * sums.penalty)
 
 
-def effective_sample_size(log_weights: Tensor) -> float:
-    """(Σω)² / Σω², from 1 (one trajectory has all the weight) to the number of trajectories."""
-    scaled = torch.exp(log_weights - log_weights.max())
-    return float(scaled.sum() ** 2 / scaled.square().sum())
-
-
 @dataclass(frozen=True)
 class _Terms:
     """What the plan alone gives, the same for all shards of a batch.
