@@ -15,7 +15,7 @@ help: ## Show this help
 # unpacking, and most modules of Ray and torch are never imported.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
