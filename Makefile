@@ -11,8 +11,7 @@ help: ## Show this help
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # Rebuilt when the dependencies change; the marker is written last, so that an
-# interrupted installation is done again. Without compiling: that takes as long as
-# unpacking, and most modules of Ray and torch are never imported.
+# interrupted installation is done again.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
