@@ -108,7 +108,7 @@ def run_workers(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
             with problem.service(number) as service:
                 while True:  # until all of them hold rows
                     handle = problem.collect(service, module, in_parts=True)
-                    if handle.stats.num_env_runners == number:
+                    if handle.stats.num_env_runners == len(handle.workers) == number:
                         break
                 spec = problem.spec(module, handle)
                 with PartsElsewhere(spec, handle, timeout_s=600.0, num_threads=1) as holder:
