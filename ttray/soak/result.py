@@ -139,7 +139,7 @@ class SoakResult:
         figure, (above, below) = plt.subplots(
             2, 1, figsize=(10, 5.5), sharex=True, height_ratios=(3, 1), layout="constrained"
         )
-        above.plot(ended, range(1, len(ended) + 1), color=PALETTE[0], linewidth=1.5)
+        above.plot(ended, range(1, len(ended) + 1), color=PALETTE[0], linewidth=1.5, label="iterations")
         above.set_ylabel("iterations")
         for kind, (label, marker, colour) in _MARKS.items():
             times = [
