@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ttray.runs.curves import draw_curves, write_csv
+from ttray.runs.curve_pictures import draw_curves
+from ttray.runs.curves import write_csv
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.training import train_run
 

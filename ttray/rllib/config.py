@@ -246,6 +246,10 @@ class TTPOISConfig(AlgorithmConfig):
     def _has_env_runners(self) -> bool:
         return self.auto_env_runners or self.num_env_runners > 0
 
+    def needs_ray(self) -> bool:
+        """Whether anything is done in another process."""
+        return self._has_env_runners() or self.num_learners > 0
+
     def optimises_on_workers(self) -> bool:
         """Whether the env runners compute the bound."""
         if self.optimise_on == "auto":

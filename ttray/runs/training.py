@@ -18,8 +18,8 @@ from typing import Any
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
-from ttray.runs.connection import connect
-from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.runs.connection import connect, is_on_cluster
+from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
     CHECKPOINT,
     CONFIG,
@@ -166,7 +166,8 @@ def train(
     with locked(where):
         if on_start:
             on_start(run, where)
-        connect(run.num_env_runners)
+        if config.needs_ray() or is_on_cluster():  # there its metrics are seen, whoever computes
+            connect(run.num_env_runners)
         rows = train_run(run, where, on_iteration, trackers=trackers)
     return TrainingResult(run, rows, where)
 
@@ -231,6 +232,8 @@ def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Pat
 
 
 def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
+    from ttray.runs.curve_pictures import draw_curves  # not above: Matplotlib would delay the first iteration
+
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 

@@ -19,7 +19,8 @@ from ttray.core.intervals import difference_interval, mean_interval
 from ttray.paper import markdown
 from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
-from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
+from ttray.runs.curve_pictures import draw_curve_grid
+from ttray.runs.curves import RESULTS, RETURNS
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.training import train_run
