@@ -20,5 +20,7 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)
 def save(figure: Any, path: Path) -> None:
     """Writes a picture and forgets it; the suffix decides the format."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    aside = path.with_stem(f".{path.stem}")
+    figure.savefig(aside, dpi=150)
+    aside.rename(path)  # whole or not at all
     plt.close(figure)

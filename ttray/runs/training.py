@@ -156,26 +156,44 @@ def train(
         settings=settings or {},
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
-    # All that can be refused, before the seconds that Ray takes to start.
     check_trackers(trackers)
-    check_directory(where)
-    _check_same_run(run, where)
-    config = run.config()
-    config.validate()
-    maker_from_config(config).facts().check_horizon(config.horizon)
+    check_run(run, where)
     with locked(where):
         if on_start:
             on_start(run, where)
-        if config.needs_ray() or is_on_cluster():  # there its metrics are seen, whoever computes
-            connect(run.num_env_runners)
+        connect_for([run], [where])
         rows = train_run(run, where, on_iteration, trackers=trackers)
     return TrainingResult(run, rows, where)
+
+
+def check_run(run: Run, directory: Path) -> None:
+    """Raises ValueError for all that can be refused before the seconds that Ray takes to start."""
+    check_directory(directory)
+    _check_same_run(run, directory)
+    config = run.config()
+    config.validate()
+    maker_from_config(config).facts().check_horizon(config.horizon)
+
+
+def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
+    """Joins or starts a Ray if one of the runs has something left to train that needs it."""
+    for run, directory in zip(runs, directories, strict=True):
+        # On a cluster its metrics are seen, whoever computes.
+        if (run.config().needs_ray() or is_on_cluster()) and finished_rows(run, directory) is None:
+            connect(run.num_env_runners)
+
+
+def finished_rows(run: Run, directory: Path) -> list[dict[str, float]] | None:
+    """The rows of a run that is in its directory already; None if there is something left to train."""
+    checkpoint = newest_checkpoint(directory)
+    rows = read_csv(checkpoint / METRICS) if checkpoint else []
+    return rows if len(rows) >= run.num_iterations else None
 
 
 def train_run(
     run: Run, directory: Path, on_iteration: OnIteration | None = None, *, trackers: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Trains a run on the Ray that this process is connected to; see `train`.
+    """Trains what is left of a run, on the Ray that this process is connected to; see `train`.
 
     Args:
         run: What to train.
@@ -187,30 +205,38 @@ def train_run(
         The rows of the learning curve, those before a resumption included.
     """
     _check_same_run(run, directory)
+    picture = directory / PICTURE
+    finished = finished_rows(run, directory)
+    if finished is not None:
+        if not _is_newer(picture, directory / CHECKPOINT):
+            _draw(run, finished, picture)
+        return finished
     algorithm, rows = _begin(run, directory)
     directory.mkdir(parents=True, exist_ok=True)
     settings = run.to_settings()
     (directory / DESCRIPTION).write_text(json.dumps(settings, indent=2) + "\n")
     write_settings(directory / CONFIG, settings)
-    try:
-        with (
-            stop_requests() as requests,
-            Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking,
-        ):
-            while len(rows) < run.num_iterations:
-                rows.append(curve_row(algorithm.train()))
-                tracking.add(rows[-1])
-                if on_iteration:
-                    on_iteration(rows[-1])
-                is_last = len(rows) == run.num_iterations
-                if requests or is_last or len(rows) % run.checkpoint_every == 0:
-                    _save(algorithm, rows, directory)
-                if requests and not is_last:
-                    raise Stopped(requests[0], directory / CHECKPOINT)
-    finally:
-        algorithm.stop()
-    _draw(run, rows, directory / PICTURE)
+    with stop_requests() as requests:
+        try:
+            with Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking:
+                while len(rows) < run.num_iterations:
+                    rows.append(curve_row(algorithm.train()))
+                    tracking.add(rows[-1])
+                    if on_iteration:
+                        on_iteration(rows[-1])
+                    is_last = len(rows) == run.num_iterations
+                    if requests or is_last or len(rows) % run.checkpoint_every == 0:
+                        _save(algorithm, rows, directory)
+                    if requests and not is_last:
+                        raise Stopped(requests[0], directory / CHECKPOINT)
+        finally:
+            algorithm.stop()
+        _draw(run, rows, picture)  # before signals have their usual effect again: all is done but this
     return rows
+
+
+def _is_newer(path: Path, than: Path) -> bool:
+    return path.exists() and path.stat().st_mtime >= than.stat().st_mtime
 
 
 def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
