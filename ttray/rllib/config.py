@@ -38,7 +38,6 @@ class TTPOISConfig(AlgorithmConfig):
         >>> config = (
         ...     TTPOISConfig()
         ...     .environment("ttray/Dam-v0")
-        ...     .env_runners(num_env_runners=2)
         ...     .training(horizon=360, budget=8640, gamma=0.95, delta=0.7)
         ...     .debugging(seed=0)
         ... )

@@ -37,6 +37,7 @@ from ttray.runs.run import Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
+from ttray.service.progress import LiveLine
 
 OnIteration = Callable[[dict[str, float]], None]
 
@@ -132,7 +133,7 @@ def train(
             on with that run.
         trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
         on_start: Told the run, with all settings that hold, and its directory before Ray starts.
-        on_iteration: Told the row of each iteration.
+        on_iteration: Told the row of each iteration; a line on the terminal or in the notebook unless given.
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.
@@ -162,8 +163,19 @@ def train(
         if on_start:
             on_start(run, where)
         connect_for([run], [where])
-        rows = train_run(run, where, on_iteration, trackers=trackers)
+        rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
+
+
+def _in_a_line(run: Run) -> OnIteration:
+    line = LiveLine()
+
+    def show(row: dict[str, float]) -> None:
+        done = int(row["iteration"])
+        text = f"{done}/{run.num_iterations} iterations, return {row['discounted_return']:.3f}"
+        line.show(text, is_last=done == run.num_iterations)
+
+    return show
 
 
 def check_run(run: Run, directory: Path) -> None:
