@@ -10,7 +10,7 @@ import pyarrow as pa
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
-from ttray.runs.connection import connect
+from ttray.runs.connection import connect, quieten
 from ttray.runs.directories import find_checkpoint
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
@@ -57,6 +57,7 @@ def collect(
     Returns:
         The table in canonical order (see `ttray.core.batch`).
     """
+    quieten()
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     maker = EnvironmentMaker.of(environment, env_config)

@@ -37,6 +37,6 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
 
 
 def quieten() -> None:
-    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of a command's output."""
+    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of what a person reads."""
     for name in ("ray", "ray.rllib"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 
-matplotlib.use("Agg")  # files only: no display is needed, on a cluster there is none
+# Files only: no display is needed, on a cluster there is none. Who has chosen another way keeps it, as a
+# notebook does.
+if "MPLBACKEND" not in os.environ and "matplotlib.pyplot" not in sys.modules:
+    matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 __all__ = ["PALETTE", "STYLES", "plt", "save"]

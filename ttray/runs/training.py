@@ -18,7 +18,7 @@ from typing import Any
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
-from ttray.runs.connection import connect, is_on_cluster
+from ttray.runs.connection import connect, is_on_cluster, quieten
 from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
     CHECKPOINT,
@@ -158,6 +158,7 @@ def train(
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
     check_trackers(trackers)
+    quieten()
     check_run(run, where)
     with locked(where):
         if on_start:
