@@ -77,7 +77,7 @@ def evaluate(
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        on_progress: Told how far it is; a line on the terminal unless given.
+        on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
     """
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)

@@ -18,8 +18,8 @@ from typing import Any
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
-from ttray.runs.connection import connect
-from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.runs.connection import connect, is_on_cluster, quieten
+from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
     CHECKPOINT,
     CONFIG,
@@ -37,6 +37,7 @@ from ttray.runs.run import Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
+from ttray.service.progress import LiveLine
 
 OnIteration = Callable[[dict[str, float]], None]
 
@@ -132,7 +133,7 @@ def train(
             on with that run.
         trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
         on_start: Told the run, with all settings that hold, and its directory before Ray starts.
-        on_iteration: Told the row of each iteration.
+        on_iteration: Told the row of each iteration; a line on the terminal or in the notebook unless given.
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.
@@ -156,25 +157,56 @@ def train(
         settings=settings or {},
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
-    # All that can be refused, before the seconds that Ray takes to start.
     check_trackers(trackers)
-    check_directory(where)
-    _check_same_run(run, where)
-    config = run.config()
-    config.validate()
-    maker_from_config(config).facts().check_horizon(config.horizon)
+    quieten()
+    check_run(run, where)
     with locked(where):
         if on_start:
             on_start(run, where)
-        connect(run.num_env_runners)
-        rows = train_run(run, where, on_iteration, trackers=trackers)
+        connect_for([run], [where])
+        rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
+
+
+def _in_a_line(run: Run) -> OnIteration:
+    line = LiveLine()
+
+    def show(row: dict[str, float]) -> None:
+        done = int(row["iteration"])
+        text = f"{done}/{run.num_iterations} iterations, return {row['discounted_return']:.3f}"
+        line.show(text, is_last=done == run.num_iterations)
+
+    return show
+
+
+def check_run(run: Run, directory: Path) -> None:
+    """Raises ValueError for all that can be refused before the seconds that Ray takes to start."""
+    check_directory(directory)
+    _check_same_run(run, directory)
+    config = run.config()
+    config.validate()
+    maker_from_config(config).facts().check_horizon(config.horizon)
+
+
+def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
+    """Joins or starts a Ray if one of the runs has something left to train that needs it."""
+    for run, directory in zip(runs, directories, strict=True):
+        # On a cluster its metrics are seen, whoever computes.
+        if (run.config().needs_ray() or is_on_cluster()) and finished_rows(run, directory) is None:
+            connect(run.num_env_runners)
+
+
+def finished_rows(run: Run, directory: Path) -> list[dict[str, float]] | None:
+    """The rows of a run that is in its directory already; None if there is something left to train."""
+    checkpoint = newest_checkpoint(directory)
+    rows = read_csv(checkpoint / METRICS) if checkpoint else []
+    return rows if len(rows) >= run.num_iterations else None
 
 
 def train_run(
     run: Run, directory: Path, on_iteration: OnIteration | None = None, *, trackers: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Trains a run on the Ray that this process is connected to; see `train`.
+    """Trains what is left of a run, on the Ray that this process is connected to; see `train`.
 
     Args:
         run: What to train.
@@ -186,30 +218,38 @@ def train_run(
         The rows of the learning curve, those before a resumption included.
     """
     _check_same_run(run, directory)
+    picture = directory / PICTURE
+    finished = finished_rows(run, directory)
+    if finished is not None:
+        if not _is_newer(picture, directory / CHECKPOINT):
+            _draw(run, finished, picture)
+        return finished
     algorithm, rows = _begin(run, directory)
     directory.mkdir(parents=True, exist_ok=True)
     settings = run.to_settings()
     (directory / DESCRIPTION).write_text(json.dumps(settings, indent=2) + "\n")
     write_settings(directory / CONFIG, settings)
-    try:
-        with (
-            stop_requests() as requests,
-            Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking,
-        ):
-            while len(rows) < run.num_iterations:
-                rows.append(curve_row(algorithm.train()))
-                tracking.add(rows[-1])
-                if on_iteration:
-                    on_iteration(rows[-1])
-                is_last = len(rows) == run.num_iterations
-                if requests or is_last or len(rows) % run.checkpoint_every == 0:
-                    _save(algorithm, rows, directory)
-                if requests and not is_last:
-                    raise Stopped(requests[0], directory / CHECKPOINT)
-    finally:
-        algorithm.stop()
-    _draw(run, rows, directory / PICTURE)
+    with stop_requests() as requests:
+        try:
+            with Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking:
+                while len(rows) < run.num_iterations:
+                    rows.append(curve_row(algorithm.train()))
+                    tracking.add(rows[-1])
+                    if on_iteration:
+                        on_iteration(rows[-1])
+                    is_last = len(rows) == run.num_iterations
+                    if requests or is_last or len(rows) % run.checkpoint_every == 0:
+                        _save(algorithm, rows, directory)
+                    if requests and not is_last:
+                        raise Stopped(requests[0], directory / CHECKPOINT)
+        finally:
+            algorithm.stop()
+        _draw(run, rows, picture)  # before signals have their usual effect again: all is done but this
     return rows
+
+
+def _is_newer(path: Path, than: Path) -> bool:
+    return path.exists() and path.stat().st_mtime >= than.stat().st_mtime
 
 
 def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
@@ -231,6 +271,8 @@ def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Pat
 
 
 def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
+    from ttray.runs.curve_pictures import draw_curves  # not above: Matplotlib would delay the first iteration
+
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
