@@ -101,6 +101,7 @@ TRAIN = {
         "gain_tolerance=0.5",
         lambda r, d: r.config().improvement_settings().search.gain_tolerance == 0.5,
     ),
+    "--keep": ("5", lambda r, d: r.keep == 5),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
 }
 
@@ -307,9 +308,7 @@ def test_collect_takes_the_directory_of_a_run_as_policy(call, trained):
     settings = ("--preset", "supply-chain", "--horizon", "10", "--budget", "60", "--gamma", "0.9", "--json")
     found = json.loads(call("collect", "batch.parquet", "--policy", trained, *settings).out)
     fresh = json.loads(call("collect", "fresh.parquet", *settings).out)
-    by_checkpoint = ttray.collect(
-        "ttray/SupplyChain-v0", strategy=dcs.truncated(10, 60, 0.9), policy=trained / "checkpoint"
-    )
+    by_checkpoint = ttray.collect("ttray/SupplyChain-v0", strategy=dcs.truncated(10, 60, 0.9), policy=trained)
     assert found["digest"] == ttray.digest(by_checkpoint) != fresh["digest"]
 
 
@@ -371,7 +370,7 @@ def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypat
 def recorded(trained, tmp_path):
     """A batch of the trained policy's own."""
     plan = dcs.truncated(10, 600, 0.9)
-    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained / "checkpoint", seed=5)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained, seed=5)
     write_parquet(table, tmp_path / "batch.parquet")
     return tmp_path / "batch.parquet"
 
@@ -396,7 +395,7 @@ def test_flags_of_ope(call, trained, recorded, flag):
 def test_ope_of_the_same_policy_clipped_and_of_several_tables(call, trained, recorded):
     basis = ("--policy", trained, "--max-reward", "1000", "--json")
     plan = dcs.truncated(10, 600, 0.9)
-    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained / "checkpoint", seed=6)
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=plan, policy=trained, seed=6)
     write_parquet(table, "another.parquet")
     own = json.loads(call("ope", recorded, *basis).out)
     both = json.loads(call("ope", recorded, "another.parquet", *basis).out)
@@ -458,6 +457,7 @@ COMPARE = {
     "--iterations": ("4", lambda a, k: a[3] == 4),
     "--env-runners": ("0", lambda a, k: k["num_env_runners"] == 0),
     "--label": ("cpu=m6i", lambda a, k: k["label_selector"] == {"cpu": "m6i"}),
+    "--keep": ("5", lambda r, d: r.keep == 5),
     "--directory": ("elsewhere", lambda a, k: a[4] == Path("elsewhere")),
 }
 
@@ -481,6 +481,7 @@ REPRODUCE = {
     "--runs": ("2", lambda a, c: len(a[0][0].trials) == 12),
     "--iterations": ("3", lambda a, c: a[0][0].trials[0].name.endswith("-3")),
     "--cpus": ("1", lambda a, c: c.keywords == {"num_cpus": 1}),
+    "--keep": ("5", lambda r, d: r.keep == 5),
     "--directory": ("elsewhere", lambda a, c: a[1] == Path("elsewhere")),
     "--results": ("there", lambda a, c: a[2] == Path("there")),
 }

@@ -11,7 +11,8 @@ from tests.support.modules import StackModule
 from tests.support.small import small_config, trained
 from ttray.core.schema import array_of
 from ttray.rllib.filtered_module import FilteredModule
-from ttray.rllib.policies import load_module, policy_of_module
+from ttray.rllib.policies import policy_of_module
+from ttray.rllib.policy_files import load_module
 
 
 def filtered(**changes):

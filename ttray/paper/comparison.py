@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ttray.runs.curves import draw_curves, write_csv
+from ttray.runs.directories import locked
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.training import train_run
 
@@ -55,7 +56,9 @@ def compare(
                 num_env_runners=num_env_runners,
                 label_selector=label_selector,
             )
-            curve = train_run(run, directory / f"{algorithm}-{seed}")
+            place = directory / f"{algorithm}-{seed}"
+            with locked(place):
+                curve = train_run(run, place)
             if on_run:
                 on_run(run, curve)
             rows += [{"algorithm": algorithm, "seed": seed} | row for row in curve]

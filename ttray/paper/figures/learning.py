@@ -20,6 +20,7 @@ from ttray.paper import markdown
 from ttray.paper.comparison import final_return
 from ttray.paper.trials import Row, Trial
 from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
+from ttray.runs.directories import locked
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.training import train_run
@@ -75,7 +76,8 @@ def trial_name(run: Run) -> str:
 
 def _learn(run: Run, directory: Path) -> list[Row]:
     identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": run.algorithm, "seed": run.seed}
-    return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
+    with locked(directory):
+        return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
 
 
 def draw_main(rows: Sequence[dict[str, Any]], path: Path) -> None:
