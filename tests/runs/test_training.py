@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
 
 from tests.support.damages import DAMAGES, no_file_longer_than
+from tests.support.programs import joining
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.rllib.policy_files import load_module
@@ -32,10 +32,10 @@ def arguments(directory):
 
 
 def start(directory, **options):
-    """The same in a process of its own, on the Ray of the tests: starting another one takes long."""
+    """The same in a process of its own."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)],
-        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        env=joining(),
         stderr=subprocess.PIPE,
         text=True,
         **options,

@@ -76,9 +76,10 @@ class Training:
                 found = EnvironmentMaker.of(self.environment.rpartition(":")[2])
                 return dataclasses.replace(found, name=self.environment)
         with_arguments = f" with the arguments {arguments}" if arguments != {} else ""
+        name = self.environment if self.has_id else "ID"
         raise ValueError(
-            f"the policy was trained on {self.environment}{with_arguments}, which a file alone cannot make; "
-            "if you trust it, name it: --env ID or module:ID, in Python environment=ID, class or function"
+            f"the policy was trained on {self.environment}{with_arguments}, which is not made because a file "
+            f"says so; if you trust it, name it: --env {name}, in Python environment=ID, class or function"
         )
 
 
