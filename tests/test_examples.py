@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tests.support.programs import joining
 
@@ -71,3 +73,20 @@ def test_every_example_is_run_here_and_says_how_to_run_it():
     examples = {path.stem: path.read_text() for path in (ROOT / "examples").glob("*.py")}
     assert set(examples) == names
     assert all(f"\n    python examples/{name}.py\n" in text for name, text in examples.items())
+
+
+def test_the_notebook_shows_progress_numbers_and_a_picture(tmp_path):
+    notebook = nbformat.read(ROOT / "examples/plot_a_batch.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before a commit"
+    NotebookClient(notebook, timeout=280, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    shown = [output["data"] for output in outputs if "data" in output]
+    texts = [data["text/plain"] for data in shown]
+    assert any(text.startswith("10/10 iterations, return ") for text in texts)
+    assert any(text.startswith("421/421 trajectories, ") for text in texts)  # one line for each, rewritten
+    assert len([text for text in texts if " trajectories, " in text]) == 2  # collect's and evaluate's
+    assert any("image/png" in data for data in shown)
+    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
+    assert re.search(r"^return \S+, 95 % interval \S+ to \S+$", printed, re.MULTILINE)
+    told = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
+    assert not re.search("WARNING|ERROR", told), told  # RLlib's, of its own deprecated calls

@@ -11,7 +11,7 @@ import typer
 
 import ttray
 from ttray.benchmarks import suite
-from ttray.cli import compare, options, reproduce
+from ttray.cli import options, reproduce
 from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
 from ttray.core import dcs, planning
@@ -21,7 +21,6 @@ from ttray.core.surrogate import IMPORTANCE_WEIGHTS
 from ttray.paper import comparison, reproduction
 from ttray.runs import evaluation, training
 from ttray.runs.presets import PRESETS
-from ttray.runs.run import Run
 
 # The one Ray of all tests, before a command or an algorithm starts a smaller one.
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -450,31 +449,44 @@ def test_ope_refuses_what_it_cannot_use(call, trained, recorded, tmp_path):
 # --- compare, reproduce, bench, submit -------------------------------------------------------------------
 
 COMPARE = {
-    "--preset": ("reacher", lambda a, k: a[0] == "reacher"),
-    "--gamma": ("0.9", lambda a, k: a[1] == 0.9),
-    "--seed": ("5", lambda a, k: list(a[2]) == [5, 6, 7]),
-    "--seeds": ("2", lambda a, k: list(a[2]) == [0, 1]),
-    "--iterations": ("4", lambda a, k: a[3] == 4),
-    "--env-runners": ("0", lambda a, k: k["num_env_runners"] == 0),
-    "--label": ("cpu=m6i", lambda a, k: k["label_selector"] == {"cpu": "m6i"}),
-    "--keep": ("5", lambda r, d: r.keep == 5),
-    "--directory": ("elsewhere", lambda a, k: a[4] == Path("elsewhere")),
+    "--preset": ("reacher", lambda runs, d: runs[0].preset == "reacher"),
+    "--gamma": ("0.9", lambda runs, d: runs[0].gamma == 0.9),
+    "--seed": ("5", lambda runs, d: [run.seed for run in runs] == [5, 6, 7] * 2),
+    "--seeds": ("2", lambda runs, d: [run.seed for run in runs] == [0, 1] * 2),
+    "--iterations": ("4", lambda runs, d: runs[0].num_iterations == 4),
+    "--env-runners": ("0", lambda runs, d: runs[0].num_env_runners == 0),
+    "--label": ("cpu=m6i", lambda runs, d: runs[0].label_selector == {"cpu": "m6i"}),
+    "--env": (
+        "CartPole-v1 --horizon 90 --budget 900",
+        lambda runs, d: (
+            (runs[0].environment, runs[0].preset, d.name) == ("CartPole-v1", None, "compare-CartPole-v1-0.99")
+        ),
+    ),
+    "--horizon": ("90", lambda runs, d: runs[0].horizon == 90),
+    "--budget": ("3600", lambda runs, d: runs[0].budget == 3600),
+    "--directory": ("elsewhere", lambda runs, d: d == Path("elsewhere")),
 }
 
 
 @pytest.mark.parametrize("flag", COMPARE)
 def test_flags_of_compare(call, monkeypatch, flag):
     value, changed = COMPARE[flag]
-    spy = Spy(lambda *a, on_run, **k: on_run(Run("dam"), [ROW]))
+
+    def pretend(runs, directory, on_run):
+        for each in runs:
+            on_run(each, [ROW])
+        return {name: [[ROW], [ROW]] for name in ("TTPOIS", "POIS")}
+
+    spy = Spy(pretend)
     monkeypatch.setattr(comparison, "compare", spy)
-    monkeypatch.setattr(compare, "connect", Spy())
-    for arguments, expected in (((), False), ((flag, value), True)):
+    for arguments, expected in (((), False), ((flag, *value.split()), True)):
         done = call("compare", *arguments, "--progress")
         assert done.code == 0, done.err
-        assert changed(spy.arguments, spy.keywords) is expected
-        assert "TTPOIS" in done.out
+        assert changed(*spy.arguments[:2]) is expected
+        assert "difference  mean  0.00 ± 0.00" in done.out
         assert "1/" in done.err
-    assert json.loads(call("compare", "--json", "--no-progress").out)["runs"][0]["final"] == 1.0
+    found = json.loads(call("compare", "--json", "--no-progress").out)
+    assert found["runs"][0]["final"] == found["means"]["POIS"]["mean"] == 1.0
 
 
 REPRODUCE = {

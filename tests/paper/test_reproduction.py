@@ -208,7 +208,7 @@ def evaluated(tmp_path_factory, local_ray):
         assert is_png(directory / f"results/evaluation-{kind}.png")
         origin = json.loads((directory / f"results/evaluation-{kind}.json").read_text())
         assert origin["seeds"] == list(range(NUM_RUNS))
-        assert origin["trials"] == len(evaluation.GAMMAS) * 2
+        assert origin["trials"] == len(evaluation.GAMMAS) * 3
     assert "; seeds 0 to 7." in (directory / "results/README.md").read_text()
     both = [
         rows_from(directory / f"results/evaluation-{kind}.parquet") for kind in ("on-policy", "off-policy")
@@ -224,7 +224,7 @@ def test_evaluation_has_every_point_once(evaluated):
         (kind, 100, gamma, strategy, 100 * number, seed)
         for kind in ("on-policy", "off-policy")
         for gamma in evaluation.GAMMAS
-        for strategy in ("truncated", "uniform")
+        for strategy in evaluation.STRATEGIES
         for number in evaluation.TRAJECTORIES
         for seed in range(NUM_RUNS)
     )
@@ -245,7 +245,7 @@ def test_evaluation_is_unbiased_and_truncation_helps(evaluated, kind):
         return np.array([(r["estimate"] - r["exact"]) * math.sqrt(r["budget"] / 100) for r in chosen])
 
     for gamma in evaluation.GAMMAS:
-        for strategy in ("truncated", "uniform"):
+        for strategy in evaluation.STRATEGIES:
             scaled = errors(strategy, gamma)
             assert abs(scaled.mean()) < 4.0 * scaled.std(ddof=1) / math.sqrt(len(scaled))
     assert np.mean(errors("truncated", 0.95) ** 2) < np.mean(errors("uniform", 0.95) ** 2)

@@ -16,7 +16,7 @@ from tests.support.programs import joining
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.rllib.policy_files import load_module
-from ttray.runs import curves
+from ttray.runs import curve_pictures
 from ttray.runs.checkpoints import checkpoint_path, damage_of, newest_checkpoint
 from ttray.runs.curves import read_csv
 from ttray.runs.drawing import save
@@ -189,10 +189,10 @@ def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
                 drawn[axis.get_ylabel(), line.get_label()] = line.get_xydata()
         save(figure, path)
 
-    monkeypatch.setattr(curves, "save", look_and_save)
+    monkeypatch.setattr(curve_pictures, "save", look_and_save)
     path = tmp_path / "curves.png"
     path.write_bytes(b"an earlier picture")
-    curves.draw_curves(path, "title", rows)
+    curve_pictures.draw_curves(path, "title", rows)
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     iterations = np.arange(5)
     means = {"discounted return": iterations + 0.5, "undiscounted return": -iterations}

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import ttray
+from tests.support.damages import seal
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.core import dcs
 from ttray.core.batch import write_parquet
-from ttray.runs.checkpoints import damage_of, newest_checkpoint, save_checkpoint
+from ttray.runs.checkpoints import newest_checkpoint
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -74,21 +75,6 @@ def stranger(trained, tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     return directory
-
-
-def seal(directory, change):
-    """Changes the checkpoint of a run, and its manifest with it: so would who means harm."""
-    old = newest_checkpoint(directory)
-    content = {path.relative_to(old): path.read_bytes() for path in old.rglob("*") if path.is_file()}
-
-    def write(checkpoint):
-        for name, each in content.items():
-            (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
-            (checkpoint / name).write_bytes(each)
-        (checkpoint / "manifest.json").unlink()
-        change(checkpoint)
-
-    assert damage_of(save_checkpoint(directory, int(old.name), write, keep=1)) is None
 
 
 def answers(directory, capsys):

@@ -7,6 +7,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+LOSSES_ARE_NOTICED_SOON = {
+    # For the head of a cluster: a lost node is noticed within seconds instead of a quarter of a minute.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
 
 def joining():
     """The environment of a program that joins the Ray of the tests: starting another one takes long."""
@@ -23,7 +31,7 @@ def lines_of(module, *arguments):
     ran = subprocess.run(
         [sys.executable, "-m", f"tests.support.{module}", *arguments],
         cwd=ROOT,
-        env={**environ, "PYTHONPATH": str(ROOT)},
+        env={**environ, **LOSSES_ARE_NOTICED_SOON, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=280,

@@ -28,6 +28,7 @@ from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.rllib.env_runner import GroupSupplier, maker_from_config
 from ttray.rllib.inherited import warn_of_ignored
+from ttray.rllib.lazy_group import LazyGroup, with_names
 from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
 from ttray.rllib.policy_files import policy_files, training_with
@@ -39,6 +40,8 @@ from ttray.service.telemetry import record_optimisation
 _LOG = logging.getLogger(__name__)
 
 _STATE = "ttray"
+
+_setup = with_names(Algorithm.setup, EnvRunnerGroup=LazyGroup)
 
 
 class TTPOIS(Algorithm):
@@ -93,7 +96,7 @@ class TTPOIS(Algorithm):
             self.config = asked.copy(copy_frozen=False)
             self.config.num_env_runners, self.config.optimise_on = 0, "learner"
             self.config.freeze()
-        super().setup(self.config)
+        _setup(self, self.config)
         self.config = asked
         if asked.num_env_runners:
             if asked.label_selector:

@@ -61,8 +61,12 @@ def save_checkpoint(directory: Path, iteration: int, write: Callable[[Path], Non
     return finished
 
 
-def newest_checkpoint(directory: Path) -> Path | None:
-    """The newest whole checkpoint of a run, or None before the first; a line of the log names damaged ones.
+def newest_checkpoint(directory: Path, *, is_told: bool = True) -> Path | None:
+    """The newest whole checkpoint of a run, or None before the first.
+
+    Args:
+        directory: Of the run.
+        is_told: Whether a line of the log names damaged ones that are newer.
 
     Raises:
         ValueError: All of them are damaged.
@@ -71,7 +75,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
     for checkpoint in reversed(_checkpoints(directory)):
         problem = damage_of(checkpoint)
         if problem is None:
-            if damaged:
+            if damaged and is_told:
                 _LOG.warning("%s; the one before is used: %s", "; ".join(damaged), checkpoint)
             return checkpoint
         damaged.append(f"{checkpoint} is damaged ({problem})")

@@ -12,8 +12,8 @@ from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
 from ttray.runs.checkpoints import find_checkpoint
-from ttray.runs.connection import connect
-from ttray.service.progress import OnProgress, TerminalProgress
+from ttray.runs.connection import connect, quieten
+from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
@@ -55,11 +55,12 @@ def collect(
             dictionary, as RLlib's convention is, gets that.
         settings: Time-outs and retries.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        on_progress: Told how far it is; a line on the terminal unless given.
+        on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
 
     Returns:
         The table in canonical order (see `ttray.core.batch`).
     """
+    quieten()
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     maker = EnvironmentMaker.of(environment, env_config)
@@ -79,6 +80,6 @@ def collect(
             iteration=iteration,
             gamma=strategy.gamma if gamma is None else gamma,
             dist_inputs=dist_inputs,
-            on_progress=on_progress or TerminalProgress(),
+            on_progress=on_progress or ProgressLine(),
         )
         return handle.batch().table

@@ -7,6 +7,11 @@ import os
 from typing import Any
 
 
+def is_on_cluster() -> bool:
+    """Whether there is a cluster to join, as there is around a job."""
+    return "RAY_ADDRESS" in os.environ
+
+
 def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
     """Joins the cluster that the job runs on, or starts one of this machine with room for the env runners.
 
@@ -18,7 +23,7 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
 
     if ray.is_initialized():
         return
-    if "RAY_ADDRESS" in os.environ:
+    if is_on_cluster():
         ray.init(logging_level="ERROR", log_to_driver=False)
     else:
         cpus = num_cpus or os.cpu_count() or 1
@@ -55,6 +60,6 @@ def start_embedded(num_cpus: int, **options: Any) -> None:
 
 
 def quieten() -> None:
-    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of a command's output."""
+    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of what a person reads."""
     for name in ("ray", "ray.rllib"):
         logging.getLogger(name).setLevel(logging.ERROR)

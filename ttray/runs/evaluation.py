@@ -90,7 +90,7 @@ def evaluate(
             was trained on one that has arguments or is not registered here.
         env_config: Its arguments; as trained unless given.
         module_class: Of a policy whose module is not ttray's own.
-        on_progress: Told how far it is; a line on the terminal unless given.
+        on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
     """
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)

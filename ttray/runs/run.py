@@ -137,9 +137,14 @@ class Run:
         return self.preset or str(self.environment)
 
     @property
+    def file_name(self) -> str:
+        """The subject as a part of a file's name."""
+        return self.subject.replace("/", "-").replace(":", "-")
+
+    @property
     def name(self) -> str:
         """Tells runs apart, if they differ in nothing but subject, algorithm, discount and seed."""
-        return f"{self.subject.replace('/', '-').replace(':', '-')}-{self.algorithm}-{self.gamma}-{self.seed}"
+        return f"{self.file_name}-{self.algorithm}-{self.gamma}-{self.seed}"
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""

@@ -25,8 +25,8 @@ from ttray.runs.checkpoints import (
     save_checkpoint,
     writing,
 )
-from ttray.runs.connection import connect
-from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.runs.connection import connect, is_on_cluster, quieten
+from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
     CONFIG,
     DESCRIPTION,
@@ -41,6 +41,7 @@ from ttray.runs.run import Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
+from ttray.service.progress import LiveLine
 
 OnIteration = Callable[[dict[str, float]], None]
 
@@ -138,7 +139,7 @@ def train(
             on with that run.
         trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
         on_start: Told the run, with all settings that hold, and its directory before Ray starts.
-        on_iteration: Told the row of each iteration.
+        on_iteration: Told the row of each iteration; a line on the terminal or in the notebook unless given.
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.
@@ -164,25 +165,57 @@ def train(
         settings=settings or {},
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
-    # All that can be refused, before the seconds that Ray takes to start.
     check_trackers(trackers)
-    check_directory(where)
-    _check_same_run(run, where)
-    config = run.config()
-    config.validate()
-    maker_from_config(config).facts().check_horizon(config.horizon)
+    quieten()
+    check_run(run, where)
     with locked(where):
         if on_start:
             on_start(run, where)
-        connect(run.num_env_runners)
-        rows = train_run(run, where, on_iteration, trackers=trackers)
+        connect_for([run], [where])
+        rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
+
+
+def _in_a_line(run: Run) -> OnIteration:
+    line = LiveLine()
+
+    def show(row: dict[str, float]) -> None:
+        done = int(row["iteration"])
+        text = f"{done}/{run.num_iterations} iterations, return {row['discounted_return']:.3f}"
+        line.show(text, is_last=done == run.num_iterations)
+
+    return show
+
+
+def check_run(run: Run, directory: Path) -> None:
+    """Raises ValueError for all that can be refused before the seconds that Ray takes to start."""
+    check_directory(directory)
+    _check_same_run(run, directory)
+    config = run.config()
+    config.validate()
+    maker_from_config(config).facts().check_horizon(config.horizon)
+
+
+def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
+    """Joins or starts a Ray if one of the runs has something left to train that needs it."""
+    for run, directory in zip(runs, directories, strict=True):
+        # On a cluster its metrics are seen, whoever computes.
+        if run.config().needs_ray() or is_on_cluster():
+            checkpoint = newest_checkpoint(directory, is_told=False)  # it is when it is used
+            if finished_rows(run, checkpoint) is None:
+                connect(run.num_env_runners)
+
+
+def finished_rows(run: Run, checkpoint: Path | None) -> list[dict[str, float]] | None:
+    """The rows of a run whose checkpoint is its last; None if there is something left to train."""
+    rows = read_csv(checkpoint / METRICS) if checkpoint else []
+    return rows if len(rows) >= run.num_iterations else None
 
 
 def train_run(
     run: Run, directory: Path, on_iteration: OnIteration | None = None, *, trackers: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Trains a run on the Ray that this process is connected to; see `train`.
+    """Trains what is left of a run, on the Ray that this process is connected to; see `train`.
 
     Args:
         run: What to train.
@@ -194,37 +227,45 @@ def train_run(
         The rows of the learning curve, those before a resumption included.
     """
     _check_same_run(run, directory)
-    algorithm, rows = _begin(run, directory)
+    picture = directory / PICTURE
+    checkpoint = newest_checkpoint(directory)
+    finished = finished_rows(run, checkpoint)
+    if checkpoint and finished is not None:
+        if not _is_newer(picture, checkpoint):
+            _draw(run, finished, picture)
+        return finished
+    algorithm, rows = _begin(run, checkpoint)
     directory.mkdir(parents=True, exist_ok=True)
     settings = run.to_settings()
-    try:
-        with writing(directory):
-            replace_text(directory / DESCRIPTION, json.dumps(settings, indent=2) + "\n")
-            write_settings(directory / CONFIG, settings)
-        with (
-            stop_requests() as requests,
-            Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking,
-        ):
-            while len(rows) < run.num_iterations:
-                rows.append(curve_row(algorithm.train()))
-                with writing(directory):
-                    tracking.add(rows[-1])
-                if on_iteration:
-                    on_iteration(rows[-1])
-                is_last = len(rows) == run.num_iterations
-                if requests or is_last or len(rows) % run.checkpoint_every == 0:
+    with stop_requests() as requests:
+        try:
+            with writing(directory):
+                replace_text(directory / DESCRIPTION, json.dumps(settings, indent=2) + "\n")
+                write_settings(directory / CONFIG, settings)
+            with Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking:
+                while len(rows) < run.num_iterations:
+                    rows.append(curve_row(algorithm.train()))
                     with writing(directory):
-                        checkpoint = _save(algorithm, rows, directory, run.keep)
-                if requests and not is_last:
-                    raise Stopped(requests[0], checkpoint)
-    finally:
-        algorithm.stop()
-    _draw(run, rows, directory / PICTURE)
+                        tracking.add(rows[-1])
+                    if on_iteration:
+                        on_iteration(rows[-1])
+                    is_last = len(rows) == run.num_iterations
+                    if requests or is_last or len(rows) % run.checkpoint_every == 0:
+                        with writing(directory):
+                            saved = _save(algorithm, rows, directory, run.keep)
+                    if requests and not is_last:
+                        raise Stopped(requests[0], saved)
+        finally:
+            algorithm.stop()
+        _draw(run, rows, picture)  # before signals have their usual effect again: all is done but this
     return rows
 
 
-def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
-    checkpoint = newest_checkpoint(directory)  # before anything starts: it may be that none is whole
+def _is_newer(path: Path, than: Path) -> bool:
+    return path.exists() and path.stat().st_mtime >= than.stat().st_mtime
+
+
+def _begin(run: Run, checkpoint: Path | None) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
     algorithm = run.config().build_algo()
     if checkpoint is None:
         return algorithm, []
@@ -243,6 +284,8 @@ def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Pat
 
 
 def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
+    from ttray.runs.curve_pictures import draw_curves  # not above: Matplotlib would delay the first iteration
+
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 

@@ -7,7 +7,6 @@ long its runs were is only in its pictures; `ITERATIONS` is enough for curves to
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,9 +16,10 @@ import numpy as np
 
 from ttray.core.intervals import difference_interval, mean_interval
 from ttray.paper import markdown
-from ttray.paper.comparison import final_return
+from ttray.paper.comparison import final_return, with_interval
 from ttray.paper.trials import Row, Trial
-from ttray.runs.curves import RESULTS, RETURNS, draw_curve_grid
+from ttray.runs.curve_pictures import draw_curve_grid
+from ttray.runs.curves import RESULTS, RETURNS
 from ttray.runs.directories import locked
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import ALGORITHMS, Run
@@ -125,15 +125,10 @@ def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
             key: [final_return(run, column) for run in by_seed.values()] for key, by_seed in runs.items()
         }
         first = np.mean([run[0][column] for by_seed in runs.values() for run in by_seed.values()])
-        shown = [_with_interval(*map(float, mean_interval(finals[key]))) for key in ("TTPOIS", "POIS")]
-        difference = _with_interval(*difference_interval(finals["TTPOIS"], finals["POIS"]))
+        shown = [with_interval(*map(float, mean_interval(finals[key]))) for key in ("TTPOIS", "POIS")]
+        difference = with_interval(*difference_interval(finals["TTPOIS"], finals["POIS"]))
         kind = "discounted" if column == RETURNS[0] else "undiscounted"
         lines.append((name, str(-negative), kind, f"{first:.4g}", *shown, difference))
     return markdown.table(
         ("preset", "γ", "return", "first", "TT-POIS, final", "POIS, final", "difference"), lines
     )
-
-
-def _with_interval(mean: float, half: float) -> str:
-    digits = max(0, 1 - math.floor(math.log10(half))) if half > 0.0 else 2
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
