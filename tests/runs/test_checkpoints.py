@@ -95,6 +95,14 @@ def test_no_byte_of_a_manifest_can_be_changed_unseen(tmp_path):
         assert MANIFEST in damage_of(path.parent)
 
 
+def test_a_run_of_an_earlier_version_is_not_begun_anew_over_what_it_left(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(ValueError, match="holds a run of an earlier version of ttray; choose another"):
+        newest_checkpoint(tmp_path)
+    saved(tmp_path, 1)
+    assert newest_checkpoint(tmp_path) == checkpoint_path(tmp_path, 1)
+
+
 def test_files_that_came_or_went_are_damage_too(tmp_path):
     checkpoint = checkpoint_path(saved(tmp_path, 1), 1)
     (checkpoint / "deep" / "stranger").write_text("")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 CHECKPOINTS, MANIFEST = "checkpoints", "manifest.json"
-_UNFINISHED = "unfinished"
+_UNFINISHED, _FORMERLY = "unfinished", "checkpoint"
 _FORMAT = 1
 
 _LOG = logging.getLogger(__name__)
@@ -84,6 +84,8 @@ def newest_checkpoint(directory: Path, *, is_told: bool = True) -> Path | None:
             f"{'; '.join(damaged)}: none is whole; bring one back from a copy, or remove {directory} and "
             "begin anew"
         )
+    if (directory / _FORMERLY).is_dir():
+        raise ValueError(f"{directory} holds a run of an earlier version of ttray; choose another directory")
     return None
 
 
