@@ -112,3 +112,36 @@ def test_a_function_and_a_module_of_ones_own_are_rebuilt_by_who_names_them(tmp_p
     name = "tests.support.modules:StackModule"
     with pytest.raises(ValueError, match=f"{name} is not ttray's own; .* --module {name}, in Python"):
         ttray.ope([table], policy=tmp_path)
+
+
+def test_commands_are_told_the_class_of_a_module(call, tmp_path):
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    algorithm = (
+        ttray.TTPOISConfig()
+        .environment("CartPole-v1")
+        .training(horizon=20, budget=100, gamma=0.9)
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=StackModule, model_config={"hidden_sizes": (5,)}))
+        .debugging(seed=0, log_level="ERROR")
+        .build_algo()
+    )
+    algorithm.save_to_path(tmp_path / "saved")
+    algorithm.stop()
+    named = ("--module", "tests.support.modules:StackModule")
+    commands = (
+        ("evaluate", "saved"),
+        ("collect", "batch.parquet", "--policy", "saved"),
+        ("ope", "batch.parquet", "--policy", "saved", "--max-reward", "1"),
+    )
+    for command in commands:
+        call(*command, *named)
+        for wrong, said in (
+            ("tests.support.modules:module_for", "is no RLModule"),
+            ("tests.support.modules:Nothing", "there is no class"),
+            ("os:system", "is no RLModule"),
+            ("nowhere", "there is no class"),
+        ):
+            with pytest.raises(AssertionError, match=said):
+                call(*command, "--module", wrong)
+        with pytest.raises(AssertionError, match="is not ttray's own"):
+            call(*command)
