@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
-from ttray.runs.connection import connect, quieten
+from ttray.runs.connection import connect, on_loopback, quieten
 
 _COMMON = {"object_store_memory": 200 * 2**20, "include_dashboard": False}
 # Ray asks a node how it is every few seconds, and this often in vain before it takes it for lost.
@@ -83,7 +82,7 @@ def ray_to_disturb(num_env_runners: int, num_nodes: int) -> Iterator[Nodes | Non
             if started:
                 ray.shutdown()
         return
-    with _on_loopback(), _nodes(num_env_runners, num_nodes) as nodes:
+    with on_loopback(), _nodes(num_env_runners, num_nodes) as nodes:
         ray.init(address=nodes.address, logging_level="ERROR", log_to_driver=False)
         quieten()
         try:
@@ -100,16 +99,6 @@ def _nodes(num_env_runners: int, num_nodes: int) -> Iterator[Nodes]:
         yield nodes
     finally:
         nodes.stop()
-
-
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Has Ray take the loopback for this machine's address, as it does where it offers no clusters."""
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _check_here() -> None:
