@@ -34,6 +34,9 @@ class Nodes:
         self._cluster = Cluster(
             initialize_head=True, head_node_args={**_COMMON, "num_cpus": 0, "_system_config": _PATIENCE}
         )
+        # Only the head ends with this process by itself, and the others with the head: a node would set
+        # handlers of signals for that, which the killer's thread, where nodes join, must not.
+        self._cluster._shutdown_at_exit = False
         self._nodes: list[Any] = []
         for _ in range(number):
             self._add()
