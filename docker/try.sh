@@ -54,7 +54,7 @@ esac
 buildah build --quiet --layers=false "${BASE_OPTION[@]}" ${BUILD_OPTIONS:-} \
     --file docker/Dockerfile --tag "ttray:$VERSION" . > "$WORK/build.log" 2>&1 || { tail -40 "$WORK/build.log"; exit 1; }
 podman image inspect --format '{{.Size}}' "ttray:$VERSION" | awk '{printf "%.2f GB\n", $1 / 1e9}'
-podman run --rm --network none "ttray:$VERSION" ttray --version
+podman run --rm --no-healthcheck --network none "ttray:$VERSION" ttray --version
 
 echo "== the cluster"
 compose up --detach head

@@ -139,7 +139,9 @@ class SoakResult:
         figure, (above, below) = plt.subplots(
             2, 1, figsize=(10, 5.5), sharex=True, height_ratios=(3, 1), layout="constrained"
         )
-        above.plot(ended, range(1, len(ended) + 1), color=PALETTE[0], linewidth=1.5, label="iterations")
+        above.plot(
+            ended, range(1, len(ended) + 1), color=PALETTE[0], drawstyle="steps-post", label="iterations"
+        )
         above.set_ylabel("iterations")
         for kind, (label, marker, colour) in _MARKS.items():
             times = [
@@ -154,7 +156,7 @@ class SoakResult:
         above.set_title(self._verdict(), fontsize="medium")
         below.plot(ended, [each.memory_bytes / 2**20 for each in self.iterations], color=PALETTE[2])
         below.set_ylabel("driver (MiB)")
-        below.set_ylim(bottom=0)
+        below.set_ylim(0, 1.2 * max((each.memory_bytes for each in self.iterations), default=2**20) / 2**20)
         below.set_xlabel("minutes")
         for axis in (above, below):
             axis.grid(alpha=0.3)
