@@ -118,7 +118,7 @@ def maximise(
             num_nonfinite += 1
             stop_reason = "nonfinite_gradient"
             break
-        if math.sqrt(squared_norm) < settings.gradient_tolerance:
+        if squared_norm == 0.0 or math.sqrt(squared_norm) < settings.gradient_tolerance:
             stop_reason = "small_gradient"
             break
         step = search(
@@ -135,7 +135,8 @@ def maximise(
         num_nonfinite += step.num_nonfinite
         step_sizes.append(step.size)
         parameters, value = step.parameters, value + step.gain
-        if step.gain < settings.gain_tolerance:
+        # Without a step the next line would be the same one.
+        if step.size == 0.0 or step.gain < settings.gain_tolerance:
             stop_reason = "small_gain"
             break
     return SearchResult(

@@ -24,6 +24,7 @@ from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.quotas import Packing, Quota, pack, trajectory_lengths
 from ttray.core.schema import table_of
 from ttray.core.streams import TrajectoryStreams
+from ttray.rollout.contract import ContractError
 from ttray.rollout.policies import Policy
 from ttray.rollout.slots import SlotError, Slots, SlotStep
 
@@ -55,7 +56,13 @@ class RolloutStats:
 
 
 class RolloutError(RuntimeError):
-    """A trajectory could not be collected; the message says how to reproduce it."""
+    """A trajectory could not be collected; the message says how to reproduce it.
+
+    Attributes:
+        is_final: Whether it is of no use to try again.
+    """
+
+    is_final = False
 
     def __init__(self, info: BatchInfo, trajectory: int, step: int, env_seed: int, what: str) -> None:
         super().__init__(
@@ -88,8 +95,8 @@ def collect_quota(
         The transitions in canonical order (without the metadata of a batch), and what they cost.
 
     Raises:
-        RolloutError: The environment raised, gave a number that is not finite or an array of the wrong
-            shape, or truncated an episode before its planned length.
+        RolloutError: The environment raised, gave a number that is not finite or what its spaces do not
+            allow, or truncated an episode before its planned length.
     """
     lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
     packing = pack(lengths, num_slots)
@@ -358,8 +365,12 @@ class _Run:
             slot = int(self._running.argmax())
             remark = f"one of {int(self._running.sum())} trajectories that ran as one batch raised\n"
         position = self._position[slot]
-        text = "".join(traceback.format_exception(error)).rstrip()
-        return self._failure(position, self._now - self._start[position], remark + text)
+        is_final = isinstance(error, ContractError)
+        # A contract's error tells it all; others need their place.
+        text = str(error) if is_final else "".join(traceback.format_exception(error)).rstrip()
+        failure = self._failure(position, self._now - self._start[position], remark + text)
+        failure.is_final = is_final
+        return failure
 
     def _failure(self, position: int, step: int, what: str) -> RolloutError:
         return RolloutError(self._info, self._quota.start + position, step, self._env_seeds[position], what)

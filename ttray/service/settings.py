@@ -24,8 +24,8 @@ DETERMINISM_CHECKS = ("error", "warn", "off")
 MAX_BATCH_STEPS = 10**10
 """Environment steps of a batch: more rows than the object stores of a large cluster hold."""
 
-MAX_SLOTS = 10**5
-"""Vector slots of a worker, each an environment."""
+MAX_SLOTS = 10**4
+"""Vector slots of a worker; RLlib makes an environment for each when it starts."""
 
 _MAX_ENV_RUNNERS = 10**5  # a process each: more than Ray starts in one cluster
 _MAX_QUOTAS, _MAX_ATTEMPTS = 10**4, 10**3
