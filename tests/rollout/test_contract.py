@@ -63,7 +63,6 @@ def test_what_is_not_of_the_space_is_refused_with_the_fix(name):
     with pytest.raises(RolloutError, match=message) as caught:
         roll(EnvironmentMaker.of(Odd, {"change": change}), mixed_strategy())
     assert "Odd: trajectory 0 failed at step 1 (" in str(caught.value)
-    assert caught.value.is_final
     assert "Traceback" not in str(caught.value)
 
 
@@ -142,8 +141,8 @@ def test_a_batch_is_looked_at_too():
 
 
 GYMNASIUMS = [
-    "Acrobot-v1", "Ant-v5", "Blackjack-v1", "CartPole-v1", "CliffWalking-v1", "FrozenLake-v1", "HalfCheetah-v5",
-    "Hopper-v5", "InvertedPendulum-v5", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
+    "Acrobot-v1", "Ant-v5", "Blackjack-v1", "CartPole-v1", "CliffWalking-v1", "FrozenLake-v1",
+    "HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
     "Reacher-v5", "Swimmer-v5", "Taxi-v3",
 ]  # fmt: skip
 

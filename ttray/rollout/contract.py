@@ -23,7 +23,7 @@ _STEP = "observation, reward, terminated, truncated, info"
 
 
 class ContractError(ValueError):
-    """An environment gave what gymnasium's interface or its own spaces do not allow, now and always."""
+    """An environment gave what gymnasium's interface or its own spaces do not allow."""
 
 
 Checker = Callable[[Any], None]

@@ -56,13 +56,7 @@ class RolloutStats:
 
 
 class RolloutError(RuntimeError):
-    """A trajectory could not be collected; the message says how to reproduce it.
-
-    Attributes:
-        is_final: Whether it is of no use to try again.
-    """
-
-    is_final = False
+    """A trajectory could not be collected; the message says how to reproduce it."""
 
     def __init__(self, info: BatchInfo, trajectory: int, step: int, env_seed: int, what: str) -> None:
         super().__init__(
@@ -365,12 +359,10 @@ class _Run:
             slot = int(self._running.argmax())
             remark = f"one of {int(self._running.sum())} trajectories that ran as one batch raised\n"
         position = self._position[slot]
-        is_final = isinstance(error, ContractError)
-        # A contract's error tells it all; others need their place.
-        text = str(error) if is_final else "".join(traceback.format_exception(error)).rstrip()
-        failure = self._failure(position, self._now - self._start[position], remark + text)
-        failure.is_final = is_final
-        return failure
+        # A breach of contract is told by its message; others need their place.
+        told = isinstance(error, ContractError)
+        text = str(error) if told else "".join(traceback.format_exception(error)).rstrip()
+        return self._failure(position, self._now - self._start[position], remark + text)
 
     def _failure(self, position: int, step: int, what: str) -> RolloutError:
         return RolloutError(self._info, self._quota.start + position, step, self._env_seeds[position], what)

@@ -229,7 +229,7 @@ class Dispatcher:
             return
         self.crew.rest(worker)
         if isinstance(outcome, Failure):
-            self._lose(flight, 0 if outcome.is_final else 1, outcome.error)
+            self._lose(flight, 1, outcome.error)
             return
         is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
         if now is self._current and now.tally.add(outcome, answer.table, worker):
@@ -241,13 +241,7 @@ class Dispatcher:
             self.crew.slow.discard(worker)
 
     def _lose(self, flight: _Flight, patience: int, problem: str) -> None:
-        """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often.
-
-        Args:
-            flight: With which it was lost.
-            patience: By which the number of attempts is multiplied; 0 for what is of no use to try again.
-            problem: Why.
-        """
+        """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often."""
         now, index = flight.collection, flight.quota.index
         if now is not self._current or index in now.tally.receipts or flight.is_trial:
             return

@@ -81,12 +81,10 @@ class Failure:
     Attributes:
         error: What happened, for a person.
         worker: Host and process that tried.
-        is_final: Whether it is of no use to try again.
     """
 
     error: str
     worker: str
-    is_final: bool = False
 
 
 def prove(receipts: Sequence[Receipt], strategy: DataCollectionStrategy) -> None:

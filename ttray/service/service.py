@@ -198,7 +198,7 @@ class RolloutService:
                 if not isinstance(answer, Failure):
                     tally.add(answer, table)
                     break
-                if answer.is_final or attempt == self._settings.max_quota_attempts:
+                if attempt == self._settings.max_quota_attempts:
                     raise gave_up(quota, attempt, answer.error)
                 logger.warning("%s failed, trying again: %s", work.name(quota), answer.error)
                 tally.sent_again.append(quota)

@@ -98,7 +98,7 @@ class RolloutWorker:
             known = isinstance(error, RolloutError)
             text = str(error) if known else f"{work.info.environment}: {traceback.format_exc().rstrip()}"
             logger.warning("%s: %s", work.name(quota), text)
-            return Failure(text, worker, is_final=isinstance(error, RolloutError) and error.is_final), None
+            return Failure(text, worker), None
 
     def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
         """Collects a quota for somebody elsewhere: two objects, of which only the first is small."""
