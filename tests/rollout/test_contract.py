@@ -142,8 +142,8 @@ def test_a_batch_is_looked_at_too():
 
 GYMNASIUMS = [
     "Acrobot-v1", "Ant-v5", "Blackjack-v1", "CartPole-v1", "CliffWalking-v1", "FrozenLake-v1",
-    "HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
-    "Reacher-v5", "Swimmer-v5", "Taxi-v3",
+    "HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5", "MountainCar-v0", "MountainCarContinuous-v0",
+    "Pendulum-v1", "Reacher-v5", "Swimmer-v5", "Taxi-v3",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from numpy.typing import NDArray
 
 from ttray.core.checks import shown
@@ -36,6 +36,10 @@ def checker_of(space: gymnasium.Space, what: str = "the observation") -> Checker
         space: Of observations, or of a part of them.
         what: Its name in messages.
     """
+
+    def other(value: Any) -> None:
+        _check_other(space, what, value)
+
     if isinstance(space, Box):
         return lambda value: _check_box(space, what, value)
     if isinstance(space, Dict):
@@ -44,7 +48,11 @@ def checker_of(space: gymnasium.Space, what: str = "the observation") -> Checker
     if isinstance(space, Tuple):
         each = [checker_of(part, f"{what}[{index}]") for index, part in enumerate(space.spaces)]
         return lambda value: _check_tuple(each, space, what, value)
-    return lambda value: _check_other(space, what, value)
+    if isinstance(space, Discrete):
+        choices = range(int(space.start), int(space.start + space.n))
+        # Most are plain integers, of which gymnasium would make arrays to compare them.
+        return lambda value: None if type(value) is int and value in choices else other(value)
+    return other
 
 
 def _check_box(space: Box, what: str, value: Any) -> None:
@@ -102,16 +110,19 @@ def check_reset(result: Any) -> None:
         raise ContractError(f"reset() returned {_number_of(result)}; it must return observation, info")
 
 
-def check_step(result: Any) -> None:
-    """Raises ContractError unless `step` returned five things, a number and two truth values among them."""
+def check_length(result: Any) -> None:
+    """Raises ContractError unless `step` returned a tuple of five."""
     if not isinstance(result, tuple) or len(result) != 5:
         raise ContractError(f"step() returned {_number_of(result)}; it must return {_STEP}")
-    _, reward, *flags, _ = result
+
+
+def check_step(reward: Any, terminated: Any, truncated: Any) -> None:
+    """Raises ContractError unless a step has a number as reward and truth values as flags."""
     if not isinstance(reward, _NUMBERS):
         raise ContractError(
             f"the reward is {_kind(reward)}, it must be a number; return float(reward) from step()"
         )
-    for name, flag in zip(("terminated", "truncated"), flags, strict=True):
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, bool | np.bool_):
             raise ContractError(
                 f"{name} is {_kind(flag)}, it must be True or False; return bool({name}) from step()"
@@ -124,11 +135,11 @@ def _number_of(result: Any) -> str:
     return f"no tuple but {_kind(result)}"
 
 
-def check_rows(what: str, values: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def check_rows(what: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Returns what a batch gave if it is an array of this type and shape; else raises ContractError."""
     if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != shape:
         raise ContractError(
-            f"{what} of all slots are {_kind(values)}, they must be an array of {np.dtype(dtype)} of shape "
+            f"{what} of all slots are {_kind(values)}, they must be an array of {dtype} of shape "
             f"{shape}; correct the batch's _observe() or _advance()"
         )
     return values

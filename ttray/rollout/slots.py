@@ -20,8 +20,10 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, flatdim, flatten
 from numpy.typing import NDArray
 
 from ttray.envs.batched import BatchedEnv
-from ttray.rollout.contract import check_reset, check_rows, check_step, checker_of
+from ttray.rollout.contract import check_length, check_reset, check_rows, check_step, checker_of
 from ttray.rollout.environment import EnvironmentMaker
+
+_FLOAT64, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
 
 class SlotStep(NamedTuple):
@@ -114,8 +116,8 @@ class BatchedSlots(Slots):
         obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), number)
         return SlotStep(
             check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size)),
-            check_rows("the rewards", reward, np.float64, (number,)),
-            check_rows("the terminations", terminated, np.bool_, (number,)),
+            check_rows("the rewards", reward, _FLOAT64, (number,)),
+            check_rows("the terminations", terminated, _BOOL, (number,)),
             None,
         )
 
@@ -165,8 +167,15 @@ class SingleSlots(Slots):
         try:
             for slot in np.flatnonzero(running).tolist():
                 result = self._environments[slot].step(of_slot[slot])
-                check_step(result)
-                observation, reward[slot], terminated[slot], truncated[slot], _ = result
+                check_length(result)
+                observation, value, ended, cut, _ = result
+                if not (type(value) is float and type(ended) is type(cut) is bool):  # as most are
+                    check_step(value, ended, cut)
+                reward[slot] = value
+                if ended:
+                    terminated[slot] = True
+                if cut:
+                    truncated[slot] = True
                 self._store(slot, observation)
         except Exception as error:
             raise SlotError(slot, error) from error
@@ -186,9 +195,9 @@ class SingleSlots(Slots):
         self._obs[slot] = np.reshape(observation, -1)
 
 
-def _obs_dtype(space: gymnasium.Space) -> type[np.uint8] | type[np.float32]:
+def _obs_dtype(space: gymnasium.Space) -> np.dtype[Any]:
     """Images stay bytes: a quarter of the memory, from here to the learner."""
-    return np.uint8 if isinstance(space, Box) and space.dtype == np.uint8 else np.float32
+    return np.dtype(np.uint8 if isinstance(space, Box) and space.dtype == np.uint8 else np.float32)
 
 
 def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[Any]]:
