@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ttray.core.checks import shown
 
 _NUMBERS = (int, float, np.integer, np.floating)  # as gymnasium's own checker
+_FLAGS = (bool, np.bool_)
 _STEP = "observation, reward, terminated, truncated, info"
 
 
@@ -123,7 +124,7 @@ def check_step(reward: Any, terminated: Any, truncated: Any) -> None:
             f"the reward is {_kind(reward)}, it must be a number; return float(reward) from step()"
         )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        if not isinstance(flag, bool | np.bool_):
+        if not isinstance(flag, _FLAGS):
             raise ContractError(
                 f"{name} is {_kind(flag)}, it must be True or False; return bool({name}) from step()"
             )

@@ -167,9 +167,10 @@ class SingleSlots(Slots):
         try:
             for slot in np.flatnonzero(running).tolist():
                 result = self._environments[slot].step(of_slot[slot])
-                check_length(result)
+                if type(result) is not tuple or len(result) != 5:
+                    check_length(result)
                 observation, value, ended, cut, _ = result
-                if not (type(value) is float and type(ended) is type(cut) is bool):  # as most are
+                if not (isinstance(value, float) and type(ended) is type(cut) is bool):  # as most are
                     check_step(value, ended, cut)
                 reward[slot] = value
                 if ended:
