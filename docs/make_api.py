@@ -110,7 +110,7 @@ def described(found: Any, path: str, level: int) -> list[str]:
     if found.is_attribute:
         return [*parts, f"`{found.name} = {found.value}`", *texts(found)]
     if found.name not in METHODS:
-        parts.append(f"```python\n{call(found)}\n```")
+        parts.append(f"```text\n{call(found)}\n```")
     parts += [*texts(found), *arguments(found)]
     if found.is_class:
         members = [found.members[name] for name in METHODS.get(found.name, found.members)]

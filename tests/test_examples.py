@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
-import ray
+from nbclient import NotebookClient
+
+from tests.support.programs import joining
 
 ROOT = Path(__file__).parents[1]
 RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
@@ -25,12 +28,12 @@ for name in sys.argv[1:]:
 """
 
 
-def run(address, *arguments):
-    """What was printed by Python with these arguments; it joins the Ray of that address, if it wants one."""
+def run(environ, *arguments):
+    """What was printed by Python with these arguments, in that environment."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env=os.environ | {"RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
+        env=environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=280,
@@ -43,8 +46,7 @@ def run(address, *arguments):
 @pytest.fixture(scope="module")
 def last_lines(local_ray):
     """What each of the examples that need Ray printed last."""
-    address = ray.get_runtime_context().gcs_address
-    _, *printed = run(address, "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
+    _, *printed = run(joining(), "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
     return {lines[0]: lines[-1] for lines in map(str.splitlines, printed)}
 
 
@@ -59,7 +61,8 @@ def test_the_sweep_finds_the_better_setting(last_lines):
 
 
 def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray():
-    line = run("nowhere:1", "examples/off_policy_evaluation.py").splitlines()[-1]
+    nowhere = os.environ | {"RAY_ADDRESS": "nowhere:1"}
+    line = run(nowhere, "examples/off_policy_evaluation.py").splitlines()[-1]
     found = re.fullmatch(r"the policy itself: (\S+) to (\S+), in closed form (\S+)", line)
     low, high, truth = map(float, found.groups())
     assert low < truth < high
@@ -70,3 +73,20 @@ def test_every_example_is_run_here_and_says_how_to_run_it():
     examples = {path.stem: path.read_text() for path in (ROOT / "examples").glob("*.py")}
     assert set(examples) == names
     assert all(f"\n    python examples/{name}.py\n" in text for name, text in examples.items())
+
+
+def test_the_notebook_shows_progress_numbers_and_a_picture(tmp_path):
+    notebook = nbformat.read(ROOT / "examples/plot_a_batch.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before a commit"
+    NotebookClient(notebook, timeout=280, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    shown = [output["data"] for output in outputs if "data" in output]
+    texts = [data["text/plain"] for data in shown]
+    assert any(text.startswith("10/10 iterations, return ") for text in texts)
+    assert any(text.startswith("421/421 trajectories, ") for text in texts)  # one line for each, rewritten
+    assert len([text for text in texts if " trajectories, " in text]) == 2  # collect's and evaluate's
+    assert any("image/png" in data for data in shown)
+    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
+    assert re.search(r"^return \S+, 95 % interval \S+ to \S+$", printed, re.MULTILINE)
+    told = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
+    assert not re.search("WARNING|ERROR", told), told  # RLlib's, of its own deprecated calls

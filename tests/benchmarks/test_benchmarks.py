@@ -181,9 +181,12 @@ def test_startup_times_every_command_in_turns(monkeypatch, capsys, tmp_path):
     write = "import os, sys; open(sys.argv[1], 'a').write(f'{sys.argv[2]} {os.getpid()}' + chr(10))"
     commands = {name: (("-c", write, str(log), name), 60.0) for name in ("a", "b")}
     monkeypatch.setattr(startup, "COMMANDS", commands)
+    monkeypatch.setattr(startup, "FIRST_ITERATION", 'print(\'{"sleep": 2, "wake": 1}\')')
     result = startup.run(rounds=2)
     lines_of(result, capsys)
-    assert [(finding.case, len(finding.values)) for finding in result.findings] == [("a", 2), ("b", 2)]
+    assert [(finding.case, len(finding.values)) for finding in result.findings[:2]] == [("a", 2), ("b", 2)]
+    phases = [(finding.quantity, finding.values) for finding in result.findings[2:]]
+    assert phases == [("first iteration", (3, 3)), ("sleep", (2, 2)), ("wake", (1, 1))]
     calls = [line.split() for line in log.read_text().splitlines()]
     assert [name for name, _ in calls] == ["a", "b"] * 3  # once more, before the rounds
     assert len({process for _, process in calls}) == 6
@@ -193,3 +196,10 @@ def test_startup_does_not_time_a_command_that_fails(monkeypatch):
     monkeypatch.setattr(startup, "COMMANDS", {"a": (("-c", "raise SystemExit(3)"), None)})
     with pytest.raises(subprocess.CalledProcessError, match="status 3"):
         startup.run(rounds=1)
+
+
+def test_the_first_iteration_in_one_process_needs_no_ray():
+    phases = startup._first_iteration()  # fails if one was started
+    assert next(iter(phases)) == "interpreter"
+    assert list(phases)[-2:] == ["algorithm", "first iteration"]
+    assert min(phases.values()) > 0.0

@@ -140,6 +140,7 @@ RUN_NAMES = setting_names() | {
     "num_iterations",
     "num_env_runners",
     "checkpoint_every",
+    "keep",
     "algorithm",
     "gamma",
 }

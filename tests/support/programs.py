@@ -1,4 +1,4 @@
-"""Programs that need a Ray of their own, each in a process of its own."""
+"""Programs in processes of their own, on the Ray of the tests or one of their own."""
 
 import os
 import subprocess
@@ -7,6 +7,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+LOSSES_ARE_NOTICED_SOON = {
+    # For the head of a cluster: a lost node is noticed within seconds instead of a quarter of a minute.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+
+def joining():
+    """The environment of a program that joins the Ray of the tests: starting another one takes long."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    # It listens on the loopback only.
+    return os.environ | {"RAY_ADDRESS": address, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
 
 def lines_of(module, *arguments):
     """Runs a module of `tests.support`; the lines that it printed, as words."""
@@ -14,7 +31,7 @@ def lines_of(module, *arguments):
     ran = subprocess.run(
         [sys.executable, "-m", f"tests.support.{module}", *arguments],
         cwd=ROOT,
-        env={**environ, "PYTHONPATH": str(ROOT)},
+        env={**environ, **LOSSES_ARE_NOTICED_SOON, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=280,

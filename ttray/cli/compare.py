@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,10 @@ from rich.table import Table
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.runs.connection import connect
 from ttray.runs.directories import runs_directory
-from ttray.runs.presets import DEFAULT_PRESET
-from ttray.runs.presets import preset as preset_of
 
 if TYPE_CHECKING:
+    from ttray.paper.comparison import Curve
     from ttray.runs.run import Run
 
 
@@ -27,9 +26,14 @@ def compare(
     iterations: options.Iterations = 60,
     env_runners: options.EnvRunners = 2,
     label: options.Labels = None,
+    env: options.Environment = None,
+    horizon: options.Horizon = None,
+    budget: options.Budget = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where to write.", show_default="runs/compare-PRESET-GAMMA"),
+        typer.Option(
+            help="Where to write.", show_default="runs/compare-PRESET-GAMMA, or ENV in place of PRESET"
+        ),
     ] = None,
     progress: options.ShowProgress = None,
     json: options.Json = False,
@@ -37,28 +41,29 @@ def compare(
     """Compare TT-POIS with POIS over seeds. Finished runs are not run again.
 
     ttray compare --preset dam --gamma 0.95 --seeds 5
+
+    ttray compare --env CartPole-v1 --horizon 200 --budget 8000
     """
     from ttray.paper import comparison
-    from ttray.runs.run import ALGORITHMS, Run
+    from ttray.runs.curves import RETURNS
 
-    settings = preset_of(preset or DEFAULT_PRESET)
-    gamma = settings.gammas[-1] if gamma is None else gamma
-    directory = directory or runs_directory() / f"compare-{settings.name}-{gamma}"
-    label_selector = options.label_selector(label)
-    run = Run(
-        settings.name,
+    runs = comparison.runs_to_compare(
+        range(seed, seed + seeds),
+        preset=preset,
+        environment=env,
         gamma=gamma,
-        seed=seed,
+        horizon=horizon,
+        budget=budget,
         num_iterations=iterations,
         num_env_runners=env_runners,
-        label_selector=label_selector,
+        label_selector=options.label_selector(label),
     )
-    run.config().validate()  # before the seconds that Ray takes to start
-    connect(env_runners)
+    first = runs[0]
+    directory = directory or runs_directory() / f"compare-{first.file_name}-{first.gamma}"
     results: list[dict[str, Any]] = []
-    with Tracker("comparing", len(ALGORITHMS) * seeds, progress) as tracker:
+    with Tracker("comparing", len(runs), progress) as tracker:
 
-        def show(run: Run, curve: list[dict[str, float]]) -> None:
+        def show(run: Run, curve: Curve) -> None:
             result = {
                 "algorithm": run.algorithm,
                 "seed": run.seed,
@@ -70,17 +75,9 @@ def compare(
             results.append(result)
             tracker.update(len(results), f"{run.algorithm} seed {run.seed}: return {result['final']:.3f}")
 
-        comparison.compare(
-            settings.name,
-            gamma,
-            range(seed, seed + seeds),
-            iterations,
-            directory,
-            num_env_runners=env_runners,
-            label_selector=label_selector,
-            on_run=show,
-        )
+        curves = comparison.compare(runs, directory, show)
     files = {name: str(directory / name) for name in ("curves.csv", "curves.png")}
+    means, undiscounted = (comparison.final_means(curves, column) for column in RETURNS)
 
     def render() -> None:
         table = Table("algorithm", "seed", "discounted return", "undiscounted", box=None, pad_edge=False)
@@ -91,7 +88,20 @@ def compare(
                 f"{row['first']:.3f} -> {row['final']:.3f}",
                 f"{row['first_undiscounted']:.2f} -> {row['final_undiscounted']:.2f}",
             )
+        for name, mean in means.items():
+            table.add_row(name, "mean", str(mean), str(undiscounted[name]))
         out.print(table)
+        if seeds > 1:
+            out.print("± 95 % interval over seeds; the difference is TT-POIS minus POIS")
         out.print(f"data     {files['curves.csv']}\npicture  {files['curves.png']}", markup=False)
 
-    emit({"preset": settings.name, "gamma": gamma, "runs": results, "files": files}, json, render)
+    found = {
+        "preset": first.preset,
+        "environment": first.environment,
+        "gamma": first.gamma,
+        "runs": results,
+        "means": {name: asdict(mean) for name, mean in means.items()},
+        "means_undiscounted": {name: asdict(mean) for name, mean in undiscounted.items()},
+        "files": files,
+    }
+    emit(found, json, render)

@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 DELTA = 0.05
 """The probability that an interval misses, unless something else is asked for."""
@@ -19,6 +18,8 @@ def students_quantile(freedom: float, delta: float = DELTA) -> float:
         freedom: Degrees of freedom above 0; infinity gives the normal distribution's quantile.
         delta: The probability of missing, in (0, 1).
     """
+    from scipy.special import stdtrit  # not above: whoever only trains would wait for it
+
     return float(stdtrit(freedom, 1.0 - delta / 2.0))
 
 

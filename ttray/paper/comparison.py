@@ -2,68 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ttray.runs.curves import draw_curves, write_csv
+from ttray.core.intervals import difference_interval, mean_interval
+from ttray.runs.curve_pictures import draw_curves
+from ttray.runs.curves import RETURNS, write_csv
+from ttray.runs.directories import locked
 from ttray.runs.run import ALGORITHMS, Run
-from ttray.runs.training import train_run
+from ttray.runs.training import check_run, connect_for, train_run
 
 LAST = 5  # iterations that a final return is the mean of: single batches are noisy
 
+Curve = Sequence[Mapping[str, Any]]
 
-def compare(
-    preset: str,
-    gamma: float,
-    seeds: Sequence[int],
-    num_iterations: int,
-    directory: Path,
-    *,
-    num_env_runners: int | str = 2,
-    label_selector: dict[str, str] | None = None,
-    on_run: Callable[[Run, list[dict[str, float]]], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Trains both algorithms on every seed and draws their curves.
 
-    Runs that the directory already holds are not run again.
+def runs_to_compare(seeds: Sequence[int], **settings: Any) -> list[Run]:
+    """Both algorithms with every seed.
 
     Args:
-        preset: Name of a preset.
-        gamma: Discount.
         seeds: Of the runs.
-        num_iterations: Of each run.
+        **settings: Of `Run`, the same for all.
+    """
+    return [Run(algorithm=algorithm, seed=seed, **settings) for algorithm in ALGORITHMS for seed in seeds]
+
+
+def compare(
+    runs: Sequence[Run], directory: Path, on_run: Callable[[Run, Curve], None] | None = None
+) -> dict[str, list[Curve]]:
+    """Trains what is left of the runs and draws their curves.
+
+    What the directory already holds is not trained again.
+
+    Args:
+        runs: That differ in algorithm and seed.
         directory: Gets a directory per run, `curves.csv` and `curves.png`.
-        num_env_runners: Of each run; 0 collects in this process.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         on_run: Told each finished run with its rows.
 
     Returns:
-        All rows, with `algorithm` and `seed` added.
+        The rows of the runs of each algorithm.
     """
+    directories = [directory / f"{run.algorithm}-{run.seed}" for run in runs]
+    for run, each in zip(runs, directories, strict=True):
+        check_run(run, each)
+    curves: dict[str, list[Curve]] = {run.algorithm: [] for run in runs}
     rows: list[dict[str, Any]] = []
-    for algorithm in ALGORITHMS:
-        for seed in seeds:
-            run = Run(
-                preset=preset,
-                algorithm=algorithm,
-                gamma=gamma,
-                seed=seed,
-                num_iterations=num_iterations,
-                num_env_runners=num_env_runners,
-                label_selector=label_selector,
-            )
-            curve = train_run(run, directory / f"{algorithm}-{seed}")
+    with locked(directory):
+        connect_for(runs, directories)
+        for run, each in zip(runs, directories, strict=True):
+            with locked(each):
+                curve = train_run(run, each)[: run.num_iterations]  # it may hold more than is asked for
+            curves[run.algorithm].append(curve)
+            rows += [{"algorithm": run.algorithm, "seed": run.seed} | row for row in curve]
             if on_run:
                 on_run(run, curve)
-            rows += [{"algorithm": algorithm, "seed": seed} | row for row in curve]
-    write_csv(directory / "curves.csv", rows)
-    draw_curves(directory / "curves.png", f"{preset}, γ = {gamma}", rows)
-    return rows
+        write_csv(directory / "curves.csv", rows)
+        draw_curves(directory / "curves.png", f"{runs[0].subject}, γ = {runs[0].gamma}", rows)
+    return curves
 
 
-def final_return(curve: Sequence[dict[str, Any]], column: str = "discounted_return") -> float:
+def final_return(curve: Curve, column: str = RETURNS[0]) -> float:
     """The mean of a column over the last iterations of a run."""
     return float(np.mean([row[column] for row in curve[-LAST:]]))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds with its 95 % interval.
+
+    Attributes:
+        mean: Of the seeds.
+        half_width: Of the interval; None for a single seed, which tells nothing of it.
+    """
+
+    mean: float
+    half_width: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if self.half_width is None else with_interval(self.mean, self.half_width)
+
+
+def final_means(curves: Mapping[str, Sequence[Curve]], column: str = RETURNS[0]) -> dict[str, Mean]:
+    """Final returns by algorithm, and under "difference" that of the two (Welch's)."""
+    finals = {
+        algorithm: [final_return(curve, column) for curve in of_seeds]
+        for algorithm, of_seeds in curves.items()
+    }
+    found: dict[str, tuple[Any, Any]] = {
+        algorithm: mean_interval(of_seeds) for algorithm, of_seeds in finals.items()
+    }
+    if len(finals) == 2:
+        found["difference"] = difference_interval(*finals.values())
+    alone = min(map(len, finals.values())) < 2
+    return {name: Mean(float(mean), None if alone else float(half)) for name, (mean, half) in found.items()}
+
+
+def with_interval(mean: float, half_width: float) -> str:
+    """Both numbers, with as many digits as the second deserves."""
+    digits = max(0, 1 - math.floor(math.log10(half_width))) if half_width > 0.0 else 2
+    return f"{mean:.{digits}f} ± {half_width:.{digits}f}"

@@ -38,7 +38,6 @@ class TTPOISConfig(AlgorithmConfig):
         >>> config = (
         ...     TTPOISConfig()
         ...     .environment("ttray/Dam-v0")
-        ...     .env_runners(num_env_runners=2)
         ...     .training(horizon=360, budget=8640, gamma=0.95, delta=0.7)
         ...     .debugging(seed=0)
         ... )
@@ -238,6 +237,10 @@ class TTPOISConfig(AlgorithmConfig):
 
     def _has_env_runners(self) -> bool:
         return self.auto_env_runners or self.num_env_runners > 0
+
+    def needs_ray(self) -> bool:
+        """Whether anything is done in another process."""
+        return self._has_env_runners() or self.num_learners > 0
 
     def optimises_on_workers(self) -> bool:
         """Whether the env runners compute the bound."""

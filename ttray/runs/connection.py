@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
+
+
+def is_on_cluster() -> bool:
+    """Whether there is a cluster to join, as there is around a job."""
+    return "RAY_ADDRESS" in os.environ
 
 
 def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
@@ -17,21 +23,43 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
 
     if ray.is_initialized():
         return
-    if "RAY_ADDRESS" in os.environ:
+    if is_on_cluster():
         ray.init(logging_level="ERROR", log_to_driver=False)
     else:
         cpus = num_cpus or os.cpu_count() or 1
-        ray.init(
-            address="local",
-            num_cpus=max(cpus, num_env_runners + 1 if isinstance(num_env_runners, int) else 0),
-            include_dashboard=False,
-            logging_level="ERROR",
-            log_to_driver=False,
-        )
+        start_embedded(max(cpus, num_env_runners + 1 if isinstance(num_env_runners, int) else 0))
     quieten()  # again: Ray's start sets its own levels
 
 
+def start_embedded(num_cpus: int, **options: Any) -> None:
+    """Starts a Ray that listens on the loopback only; it ends with this process.
+
+    Ray binds every port to the loopback where the machine's address is the loopback's, and takes that for the
+    address where it offers no clusters, as on macOS. An address given to `ray.init` would be replaced.
+    Another process of this machine can join it with `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0`.
+
+    Args:
+        num_cpus: How many it offers.
+        **options: Others of `ray.init`.
+    """
+    import ray
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        ray.init(
+            address="local",  # a `ray start` on this machine would otherwise be joined
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            logging_level="ERROR",
+            log_to_driver=False,
+            **options,
+        )
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
 def quieten() -> None:
-    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of a command's output."""
+    """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of what a person reads."""
     for name in ("ray", "ray.rllib"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 
-matplotlib.use("Agg")  # files only: no display is needed, on a cluster there is none
+# Files only: no display is needed, on a cluster there is none. Who has chosen another way keeps it, as a
+# notebook does.
+if "MPLBACKEND" not in os.environ and "matplotlib.pyplot" not in sys.modules:
+    matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 __all__ = ["PALETTE", "STYLES", "plt", "save"]
@@ -20,5 +25,7 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)
 def save(figure: Any, path: Path) -> None:
     """Writes a picture and forgets it; the suffix decides the format."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    aside = path.with_stem(f".{path.stem}")
+    figure.savefig(aside, dpi=150)
+    aside.rename(path)  # whole or not at all
     plt.close(figure)

@@ -26,6 +26,7 @@ _FIELD_CHECKS: Mapping[str, Check] = {
     "num_env_runners": CHECKS["num_env_runners"],
     "label_selector": CHECKS["label_selector"],
     "checkpoint_every": partial(check_count, maximum=_MAX_ITERATIONS),
+    "keep": partial(check_count, maximum=_MAX_ITERATIONS),
     **{name: optional(CHECKS[name]) for name in ("delta", "strategy", "importance_weights", "baseline")},
     "settings": partial(check_kind, kind=Mapping),
 }
@@ -46,6 +47,7 @@ class Run:
             the driver. Changes no result.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
+        keep: Checkpoints to keep.
         environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
             budget are needed, and the defaults of `TTPOISConfig` hold for all else.
         horizon: Longest trajectory in place of the preset's.
@@ -70,6 +72,7 @@ class Run:
     num_env_runners: int | str = 2
     label_selector: dict[str, str] | None = None
     checkpoint_every: int = 10
+    keep: int = 3
     environment: str | None = None
     horizon: int | None = None
     budget: int | None = None
@@ -139,9 +142,14 @@ class Run:
         return self.preset or str(self.environment)
 
     @property
+    def file_name(self) -> str:
+        """The subject as a part of a file's name."""
+        return self.subject.replace("/", "-").replace(":", "-")
+
+    @property
     def name(self) -> str:
         """Tells runs apart, if they differ in nothing but subject, algorithm, discount and seed."""
-        return f"{self.subject.replace('/', '-').replace(':', '-')}-{self.algorithm}-{self.gamma}-{self.seed}"
+        return f"{self.file_name}-{self.algorithm}-{self.gamma}-{self.seed}"
 
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""

@@ -2,9 +2,9 @@
 
 A run is a directory: `run.json` (all settings that hold) and `run.toml` (the same, for `--config`),
 `metrics.csv` (a row per iteration, as it goes on) and TensorBoard's events, `steps.csv` (a row per step of
-the last plan), `checkpoint/` (the newest whole checkpoint) and `curve.png`. Killing the process at any time
-leaves a usable checkpoint: a new one is complete before it takes the place of the last. A first Ctrl-C or
-SIGTERM ends the iteration that is under way, saves and stops; a second one stops at once.
+the last plan), `checkpoints/` (the newest ones, see `runs.checkpoints`) and `curve.png`. Killing the process
+at any time leaves a usable checkpoint. A first Ctrl-C or SIGTERM ends the iteration that is under way, saves
+and stops; a second one stops at once.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from typing import Any
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
-from ttray.runs.connection import connect
-from ttray.runs.curves import curve_row, draw_curves, read_csv, write_csv
+from ttray.runs.checkpoints import (
+    checkpoint_path,
+    newest_checkpoint,
+    replace_text,
+    save_checkpoint,
+    writing,
+)
+from ttray.runs.connection import connect, is_on_cluster, quieten
+from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
-    CHECKPOINT,
     CONFIG,
     DESCRIPTION,
     METRICS,
@@ -29,14 +35,13 @@ from ttray.runs.directories import (
     STEPS,
     check_directory,
     locked,
-    newest_checkpoint,
-    replace_checkpoint,
     runs_directory,
 )
 from ttray.runs.run import Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
+from ttray.service.progress import LiveLine
 
 OnIteration = Callable[[dict[str, float]], None]
 
@@ -66,7 +71,7 @@ class TrainingResult:
     @property
     def checkpoint(self) -> Path:
         """Of the last iteration: a policy for `ttray.evaluate`, `ttray.ope` and `ttray.collect`."""
-        return self.directory / CHECKPOINT
+        return checkpoint_path(self.directory, len(self.rows))
 
     @property
     def metrics(self) -> Path:
@@ -90,6 +95,7 @@ def train(
     num_env_runners: int | str = 2,
     label_selector: dict[str, str] | None = None,
     checkpoint_every: int = 10,
+    keep: int = 3,
     horizon: int | None = None,
     budget: int | None = None,
     delta: float | None = None,
@@ -119,6 +125,7 @@ def train(
             cluster has CPUs for; 0 collects in this process. Changes no result.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
+        keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
         horizon: Longest trajectory.
         budget: Environment steps per iteration.
         delta: Confidence of the bound.
@@ -132,10 +139,11 @@ def train(
             on with that run.
         trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
         on_start: Told the run, with all settings that hold, and its directory before Ray starts.
-        on_iteration: Told the row of each iteration.
+        on_iteration: Told the row of each iteration; a line on the terminal or in the notebook unless given.
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.
+        OSError: The directory cannot be written to, as on a full disk. The checkpoints so far are whole.
     """
     run = Run(
         preset=preset,
@@ -146,6 +154,7 @@ def train(
         num_env_runners=num_env_runners,
         label_selector=label_selector,
         checkpoint_every=checkpoint_every,
+        keep=keep,
         environment=environment,
         horizon=horizon,
         budget=budget,
@@ -156,29 +165,61 @@ def train(
         settings=settings or {},
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
-    # All that can be refused, before the seconds that Ray takes to start.
     check_trackers(trackers)
-    check_directory(where)
-    _check_same_run(run, where)
-    config = run.config()
-    config.validate()
-    maker_from_config(config).facts().check_horizon(config.horizon)
+    quieten()
+    check_run(run, where)
     with locked(where):
         if on_start:
             on_start(run, where)
-        connect(run.num_env_runners)
-        rows = train_run(run, where, on_iteration, trackers=trackers)
+        connect_for([run], [where])
+        rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
+
+
+def _in_a_line(run: Run) -> OnIteration:
+    line = LiveLine()
+
+    def show(row: dict[str, float]) -> None:
+        done = int(row["iteration"])
+        text = f"{done}/{run.num_iterations} iterations, return {row['discounted_return']:.3f}"
+        line.show(text, is_last=done == run.num_iterations)
+
+    return show
+
+
+def check_run(run: Run, directory: Path) -> None:
+    """Raises ValueError for all that can be refused before the seconds that Ray takes to start."""
+    check_directory(directory)
+    _check_same_run(run, directory)
+    config = run.config()
+    config.validate()
+    maker_from_config(config).facts().check_horizon(config.horizon)
+
+
+def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
+    """Joins or starts a Ray if one of the runs has something left to train that needs it."""
+    for run, directory in zip(runs, directories, strict=True):
+        # On a cluster its metrics are seen, whoever computes.
+        if run.config().needs_ray() or is_on_cluster():
+            checkpoint = newest_checkpoint(directory, is_told=False)  # it is when it is used
+            if finished_rows(run, checkpoint) is None:
+                connect(run.num_env_runners)
+
+
+def finished_rows(run: Run, checkpoint: Path | None) -> list[dict[str, float]] | None:
+    """The rows of a run whose checkpoint is its last; None if there is something left to train."""
+    rows = read_csv(checkpoint / METRICS) if checkpoint else []
+    return rows if len(rows) >= run.num_iterations else None
 
 
 def train_run(
     run: Run, directory: Path, on_iteration: OnIteration | None = None, *, trackers: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Trains a run on the Ray that this process is connected to; see `train`.
+    """Trains what is left of a run, on the Ray that this process is connected to; see `train`.
 
     Args:
         run: What to train.
-        directory: Where the files go.
+        directory: Where the files go; the caller has its lock.
         on_iteration: Told the row of each iteration.
         trackers: Told it, too.
 
@@ -186,63 +227,80 @@ def train_run(
         The rows of the learning curve, those before a resumption included.
     """
     _check_same_run(run, directory)
-    algorithm, rows = _begin(run, directory)
+    picture = directory / PICTURE
+    checkpoint = newest_checkpoint(directory)
+    finished = finished_rows(run, checkpoint)
+    if checkpoint and finished is not None:
+        if not _is_newer(picture, checkpoint):
+            _draw(run, finished, picture)
+        return finished
+    algorithm, rows = _begin(run, checkpoint)
     directory.mkdir(parents=True, exist_ok=True)
     settings = run.to_settings()
-    (directory / DESCRIPTION).write_text(json.dumps(settings, indent=2) + "\n")
-    write_settings(directory / CONFIG, settings)
-    try:
-        with (
-            stop_requests() as requests,
-            Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking,
-        ):
-            while len(rows) < run.num_iterations:
-                rows.append(curve_row(algorithm.train()))
-                tracking.add(rows[-1])
-                if on_iteration:
-                    on_iteration(rows[-1])
-                is_last = len(rows) == run.num_iterations
-                if requests or is_last or len(rows) % run.checkpoint_every == 0:
-                    _save(algorithm, rows, directory)
-                if requests and not is_last:
-                    raise Stopped(requests[0], directory / CHECKPOINT)
-    finally:
-        algorithm.stop()
-    _draw(run, rows, directory / PICTURE)
+    with stop_requests() as requests:
+        try:
+            with writing(directory):
+                replace_text(directory / DESCRIPTION, json.dumps(settings, indent=2) + "\n")
+                write_settings(directory / CONFIG, settings)
+            with Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking:
+                while len(rows) < run.num_iterations:
+                    rows.append(curve_row(algorithm.train()))
+                    with writing(directory):
+                        tracking.add(rows[-1])
+                    if on_iteration:
+                        on_iteration(rows[-1])
+                    is_last = len(rows) == run.num_iterations
+                    if requests or is_last or len(rows) % run.checkpoint_every == 0:
+                        with writing(directory):
+                            saved = _save(algorithm, rows, directory, run.keep)
+                    if requests and not is_last:
+                        raise Stopped(requests[0], saved)
+        finally:
+            algorithm.stop()
+        _draw(run, rows, picture)  # before signals have their usual effect again: all is done but this
     return rows
 
 
-def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
+def _is_newer(path: Path, than: Path) -> bool:
+    return path.exists() and path.stat().st_mtime >= than.stat().st_mtime
+
+
+def _begin(run: Run, checkpoint: Path | None) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
     algorithm = run.config().build_algo()
-    checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         return algorithm, []
     algorithm.restore_from_path(checkpoint)
     return algorithm, read_csv(checkpoint / METRICS)
 
 
-def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path) -> None:
+def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path, keep: int) -> Path:
     def write(checkpoint: Path) -> None:
         algorithm.save_to_path(checkpoint)
         write_csv(checkpoint / METRICS, rows)
-        write_csv(directory / STEPS, algorithm.steps())
 
-    replace_checkpoint(directory, write)
+    saved = save_checkpoint(directory, len(rows), write, keep=keep)
+    write_csv(directory / STEPS, algorithm.steps())
+    return saved
 
 
 def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
+    from ttray.runs.curve_pictures import draw_curves  # not above: Matplotlib would delay the first iteration
+
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
 
-# How far, with how many runners, where and how often saved: none of them changes a result.
-_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every")
+# How far, with how many runners, where, how often saved and what is kept: none of them changes a result.
+_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every", "keep")
 
 
 def _check_same_run(run: Run, directory: Path) -> None:
     path = directory / DESCRIPTION
     if path.exists():
-        found = json.loads(path.read_text())
+        try:
+            found = dict(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            raise ValueError(f"{path} is damaged; remove it to go on with the settings given now") from None
         asked = json.loads(json.dumps(run.to_settings()))
         for key in dict.fromkeys([*asked, *found]):
             if key not in _MAY_CHANGE and found.get(key) != asked.get(key):

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,55 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-class TerminalProgress:
-    """Rewrites one line of a terminal, at most ten times a second; silent elsewhere.
+class LiveLine:
+    """A line that is rewritten in place, at most ten times a second: on a terminal or in a notebook.
+
+    Silent elsewhere.
 
     Args:
-        stream: Where to write; standard error unless given.
+        stream: Where to write unless this is a notebook; standard error unless given.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._last = 0.0
+        self._output: Any = None
+
+    def show(self, text: str, *, is_last: bool = False) -> None:
+        """Puts a text in the place of the one before."""
+        now = time.monotonic()
+        if not is_last and now - self._last < 0.1:
+            return
+        self._last = now
+        if is_notebook():
+            self._show_as_output(text)
+        elif self._stream.isatty():
+            self._stream.write(f"\r\x1b[K{text}" + ("\n" if is_last else ""))
+            self._stream.flush()
+
+    def _show_as_output(self, text: str) -> None:
+        from IPython.display import display  # of the kernel that this runs in
+
+        content = {"text/plain": text}
+        if self._output is None:
+            self._output = display(content, raw=True, display_id=True)
+        else:
+            self._output.update(content, raw=True)
+
+
+def is_notebook() -> bool:
+    """Whether this is the kernel of a notebook, which shows what is displayed."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return hasattr(shell, "kernel")
+
+
+class ProgressLine:
+    """Shows how far a collection is, in a line of its own."""
+
+    def __init__(self) -> None:
+        self._line = LiveLine()
 
     def __call__(self, progress: Progress) -> None:
         """Shows how far the collection is."""
-        if not self._stream.isatty():
-            return
-        now = time.monotonic()
-        done = progress.num_trajectories == progress.num_planned
-        if done or now - self._last >= 0.1:
-            self._last = now
-            self._stream.write(f"\r\x1b[K{progress}" + ("\n" if done else ""))
-            self._stream.flush()
+        self._line.show(str(progress), is_last=progress.num_trajectories == progress.num_planned)

@@ -1,0 +1,164 @@
+"""Every code block of the pages runs, or says why not in a comment above it.
+
+Blocks of Python run one after the other, those of a page in one namespace. Commands of `ttray` run in the
+order of the page, with fewer iterations and without env runners; they are parsed in any case.
+
+    <!-- not run: why -->              nothing of the block below is run
+    <!-- not run (submit): why -->     `ttray submit` and the program `submit` are not, the rest is
+"""
+
+import glob
+import re
+import shlex
+from dataclasses import dataclass
+from doctest import DocTestParser
+from pathlib import Path
+
+import pytest
+import typer
+from ray.rllib.algorithms.algorithm import Algorithm
+
+from ttray.cli.app import app
+from ttray.cli.terminal import run
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+COMMAND = typer.main.get_command(app)
+# What a reader would add who is in a hurry.
+SMALL = {
+    "train": ("--iterations", "1", "--env-runners", "0"),
+    "compare": ("--iterations", "1", "--env-runners", "0", "--seeds", "1"),
+    "collect": ("--env-runners", "0"),
+}
+MARKER = re.compile(r"<!-- not run(?: \((?P<only>[\w, ]+)\))?: (?P<reason>.+) -->")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block; `left_out` are the words of commands that are not run, None for all."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    left_out: frozenset | None
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+    def commands(self):
+        """Its lines as a shell would see them."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+    def is_left_out(self, words):
+        program, *rest = (word for word in words if not re.fullmatch(r"\w+=.*", word))
+        return self.left_out is None or bool({program, *rest[:1]} & self.left_out)
+
+
+def blocks_of(page):
+    lines = page.read_text().splitlines()
+    fences = [number for number, line in enumerate(lines) if line.lstrip().startswith("```")]
+    for start, end in zip(fences[::2], fences[1::2], strict=True):
+        marker = MARKER.fullmatch(lines[start - 1].strip())
+        left_out = frozenset()
+        if marker:
+            left_out = frozenset(marker["only"].split(", ")) if marker["only"] else None
+        text = "\n".join(lines[start + 1 : end]) + "\n"
+        name = str(page.relative_to(ROOT))
+        yield Block(name, start + 1, lines[start].strip().removeprefix("```"), text, left_out)
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+SHELL = [block for block in BLOCKS if block.language == "bash"]
+
+
+def parse(words):
+    """Reads a command line of `ttray` as the command does, and does nothing."""
+    with COMMAND.make_context("ttray", list(words)) as context:
+        name, command, rest = COMMAND.resolve_command(context, [*context._protected_args, *context.args])
+        with command.make_context(name, rest, parent=context) as parsed:
+            return parse(parsed.args) if name == "submit" else parsed.params
+
+
+def test_languages_are_those_that_are_looked_at_here():
+    assert {block.language for block in BLOCKS} <= {"python", "bash", "text", ""}
+    assert len(SHELL) > 10
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_commands_are_there_with_their_options(block):
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for words in block.commands():
+        own = words[words.index("--") + 1 :] if words[0] == "ray" and "--" in words else words
+        if own[0] == "ttray":
+            parse(own[1:])
+        elif words[0] == "make":
+            assert words[1] in targets
+        if words[0] != "ttray":
+            assert block.is_left_out(words), f"{block}: {words[0]} is not run, and nothing says why"
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Runs a command of `ttray` as a person would type it; gives what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TTRAY_RUNS", raising=False)
+
+    def run_command(words):
+        capsys.readouterr()
+        arguments = [found for word in words for found in (sorted(glob.glob(word)) or [word])]
+        with pytest.raises(SystemExit) as left:
+            run(app, [*arguments, *SMALL.get(words[0], ())])
+        output = capsys.readouterr()
+        assert left.value.code in (None, 0, 3), output.err  # 3: so little training proves nothing
+        return output.out
+
+    return run_command
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in SHELL if block.left_out is not None}))
+def test_commands_run(page, call):
+    for block in SHELL:
+        if block.page == page:
+            for words in block.commands():
+                if not block.is_left_out(words):
+                    call(words[1:])
+
+
+def matches(shown, printed):
+    """Whether lines are as shown, where a line "..." stands for any number of them."""
+    parts = [re.escape(part) for part in shown.split("...\n")]
+    return re.fullmatch("(?:.*\n)*".join(parts), re.sub(r" +\n", "\n", printed)) is not None
+
+
+def test_shown_output_is_what_is_printed(call):
+    sessions = [block.text for block in BLOCKS if block.language == "text" and block.text.startswith("$ ")]
+    assert sessions
+    for session in sessions:
+        command, shown = session.split("\n", 1)
+        printed = call(shlex.split(command)[2:])
+        assert matches(shown, printed), printed
+
+
+PYTHON = [block for block in BLOCKS if block.language == "python" and block.left_out is not None]
+
+
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.parametrize("page", sorted({block.page for block in PYTHON}))
+def test_python_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Tune keeps its results
+    names = {}
+    try:
+        for block in PYTHON:
+            if block.page == page:
+                text = block.text
+                if text.startswith(">>> "):
+                    text = "".join(example.source for example in DocTestParser().get_examples(text))
+                    text = f"from ttray import *\n{text}"  # as the module of a docstring has it
+                exec(compile(text, str(block), "exec"), names)
+    finally:
+        for each in names.values():
+            if isinstance(each, Algorithm):
+                each.stop()
