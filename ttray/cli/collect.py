@@ -44,9 +44,10 @@ def collect(
     """
     from ttray.core.batch import write_parquet
     from ttray.runs.checkpoints import training_of
-    from ttray.runs.directories import find_checkpoint
+    from ttray.runs.directories import check_file, find_checkpoint
     from ttray.runs.tasks import choose_task
 
+    check_file(output)
     if policy is not None and preset is None and env is None:
         trained = training_of(find_checkpoint(policy))
         environment: Any = trained.maker

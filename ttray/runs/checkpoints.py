@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ttray.rollout.environment import EnvironmentMaker
+from ttray.runs.directories import OF_RLLIB
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,11 @@ class Training:
 
 def training_of(checkpoint: Path) -> Training:
     """How the algorithm of a checkpoint was trained."""
-    path = checkpoint / "class_and_ctor_args.pkl"
+    path = checkpoint / OF_RLLIB
     if path.exists():
         # RLlib's own format; unpickling runs code, as restoring any RLlib checkpoint does.
-        (config, *_), _keywords = pickle.loads(path.read_bytes())["ctor_args_and_kwargs"]
+        arguments, _keywords = pickle.loads(path.read_bytes())["ctor_args_and_kwargs"]
+        config = arguments[0] if arguments else {}  # a module's checkpoint has none
         if {"env", "env_config", "horizon", "budget", "gamma"} <= set(config):
             return Training(
                 maker=_maker(checkpoint) or EnvironmentMaker.of(config["env"], dict(config["env_config"])),

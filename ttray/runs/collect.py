@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
@@ -58,6 +59,8 @@ def collect(
         The table in canonical order (see `ttray.core.batch`).
     """
     quieten()
+    check_count("seed", seed, minimum=0)
+    check_count("iteration", iteration, minimum=0)
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     maker = EnvironmentMaker.of(environment, env_config)
