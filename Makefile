@@ -24,8 +24,9 @@ train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
 quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
 	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
 
+# One process more than two cores have: many tests wait for processes of Ray.
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .

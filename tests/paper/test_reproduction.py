@@ -16,6 +16,7 @@ from ttray.cli.terminal import run
 from ttray.envs.evaluation import expected_return
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.reproduction import choose, figures, reproduce
+from ttray.runs.curves import RETURNS
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
 
@@ -208,7 +209,7 @@ def evaluated(tmp_path_factory, local_ray):
         assert is_png(directory / f"results/evaluation-{kind}.png")
         origin = json.loads((directory / f"results/evaluation-{kind}.json").read_text())
         assert origin["seeds"] == list(range(NUM_RUNS))
-        assert origin["trials"] == len(evaluation.GAMMAS) * 2
+        assert origin["trials"] == len(evaluation.GAMMAS) * 3
     assert "; seeds 0 to 7." in (directory / "results/README.md").read_text()
     both = [
         rows_from(directory / f"results/evaluation-{kind}.parquet") for kind in ("on-policy", "off-policy")
@@ -224,7 +225,7 @@ def test_evaluation_has_every_point_once(evaluated):
         (kind, 100, gamma, strategy, 100 * number, seed)
         for kind in ("on-policy", "off-policy")
         for gamma in evaluation.GAMMAS
-        for strategy in ("truncated", "uniform")
+        for strategy in evaluation.STRATEGIES
         for number in evaluation.TRAJECTORIES
         for seed in range(NUM_RUNS)
     )
@@ -245,7 +246,7 @@ def test_evaluation_is_unbiased_and_truncation_helps(evaluated, kind):
         return np.array([(r["estimate"] - r["exact"]) * math.sqrt(r["budget"] / 100) for r in chosen])
 
     for gamma in evaluation.GAMMAS:
-        for strategy in ("truncated", "uniform"):
+        for strategy in evaluation.STRATEGIES:
             scaled = errors(strategy, gamma)
             assert abs(scaled.mean()) < 4.0 * scaled.std(ddof=1) / math.sqrt(len(scaled))
     assert np.mean(errors("truncated", 0.95) ** 2) < np.mean(errors("uniform", 0.95) ** 2)
@@ -259,7 +260,7 @@ def test_learning_trials_have_unique_names_and_main_shares_its_trials():
     main = {trial.name for trial in known["main"].trials}
     shared = {trial.name for name in learning.MAIN_PRESETS for trial in known[name].trials}
     assert main < shared
-    assert len(main) == 3 * 2 * 2 * 5  # presets, discounts, algorithms, seeds
+    assert len(main) == 3 * 2 * 3 * 5  # presets, discounts, methods, seeds
     for name in PAPER_PRESETS:
         others = {trial.name for other in PAPER_PRESETS if other != name for trial in known[other].trials}
         assert others.isdisjoint(trial.name for trial in known[name].trials)
@@ -267,8 +268,8 @@ def test_learning_trials_have_unique_names_and_main_shares_its_trials():
 
 @pytest.mark.parametrize(("name", "num_runs"), [("corridor-sparse", 15), ("dam", 5)])
 def test_learning_figures_have_the_runs_of_the_paper_unless_told(name, num_runs):
-    assert len(figures()[name].trials) == num_runs * 3 * 2
-    assert len(figures(num_runs=2)[name].trials) == 2 * 3 * 2
+    assert len(figures()[name].trials) == num_runs * 3 * 3
+    assert len(figures(num_runs=2)[name].trials) == 2 * 3 * 3
     long, short = figures()[name].trials[0].name, figures(num_iterations=3)[name].trials[0].name
     assert long != short  # a curve of other length is another trial
 
@@ -286,7 +287,7 @@ def curves(preset, gammas, num_seeds):
             "episode_return_mean": float(i - seed),
         }
         for gamma in gammas
-        for algorithm in ("TTPOIS", "POIS")
+        for algorithm in learning.METHODS
         for seed in range(num_seeds)
         for i in range(1, 4)
     ]
@@ -301,3 +302,18 @@ def test_learning_figures_are_drawn_from_rows(tmp_path, num_seeds):
     known["main"].draw(rows, tmp_path / "main.png")
     for name in ("dam", "corridor-sparse-1300", "main"):
         assert is_png(tmp_path / f"{name}.png")
+
+
+def test_a_level_is_reached_when_the_mean_over_seeds_and_iterations_is():
+    runs = [
+        [{"num_env_steps": 10.0 * i, "value": float(i + shift)} for i in range(1, 9)] for shift in (-1, 1)
+    ]
+    assert learning.steps_to(3.0, runs, "value") == "50 of 80"  # the mean of 1 to 5
+    assert learning.steps_to(4.5, runs, "value") == "70 of 80"
+    assert learning.steps_to(7.0, runs, "value") == "never in 80"
+
+
+def test_learning_figures_are_summed_up_with_all_methods():
+    summary = figures()["dam"].summarise(curves("dam", (0.999,), 2))
+    assert len(summary) == 2 + len(RETURNS)
+    assert "never in 300" in summary[-1]  # shorter than a level is the mean of

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.runs.test_training import final_weights, train_here
+from tests.support.programs import LOSSES_ARE_NOTICED_SOON
 
 ROOT = Path(__file__).parents[2]
 HEAD_IP, WORKER_IP, PORT = "10.213.7.1", "10.213.7.2", 6399
@@ -23,11 +24,7 @@ ENVIRON = {
     # Ray clusters authenticate; this one has a token of its own.
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
-    # A lost node is noticed within seconds instead of a minute.
-    "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "1000",
-    "RAY_health_check_failure_threshold": "3",
+    **LOSSES_ARE_NOTICED_SOON,
 }
 
 

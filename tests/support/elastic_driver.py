@@ -88,7 +88,7 @@ def in_own_cluster(numbers):
 
     found = []
     for num_env_runners in numbers.split(","):
-        found.append(train_through((add, add, lose_first), num_env_runners, pause_s=4.0))
+        found.append(train_through((add, add, lose_first), num_env_runners, pause_s=1.0))
         lose_first()  # the last one: the next turn starts without
     ray.shutdown()
     cluster.shutdown()

@@ -10,7 +10,10 @@ from ttray.core.intervals import mean_interval
 from ttray.runs.curves import RETURNS
 from ttray.runs.drawing import PALETTE, STYLES, plt, save
 
-_NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS"}
+PER_DECISION = "TTPOIS-per-decision"
+"""TT-POIS with weights per decision and baselines, where it stands beside the paper's."""
+
+_NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS", PER_DECISION: "TT-POIS, per decision"}
 _LOOKS = dict(zip(_NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
 
 Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
@@ -35,7 +38,7 @@ def draw_curves(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> No
 
 
 def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -> None:
-    """Draws panels with the mean and 95 % interval over seeds of both algorithms against environment steps.
+    """Draws panels with the mean and 95 % interval over seeds of each algorithm against environment steps.
 
     Args:
         path: File to write; its suffix decides the format.
@@ -69,8 +72,10 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
     by_run: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_run.setdefault((str(row["algorithm"]), row["seed"]), []).append(row)
-    for algorithm in sorted({name for name, _ in by_run}, reverse=True):
+    for algorithm in _NAMES:
         runs = [run for (name, _), run in by_run.items() if name == algorithm]
+        if not runs:
+            continue
         shortest = min(len(run) for run in runs)
         steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
         mean, half = mean_interval([[row[column] for row in run[:shortest]] for run in runs])

@@ -1,4 +1,4 @@
-"""Learning curves of TT-POIS against POIS: the main figure and those of the appendices.
+"""Learning curves of TT-POIS, POIS and weights per decision: the main figure and those of the appendices.
 
 The paper draws each return against the environment steps, with the mean and the 95 % interval over runs. How
 long its runs were is only in its pictures; `ITERATIONS` is enough for curves to tell the algorithms apart.
@@ -7,21 +7,22 @@ long its runs were is only in its pictures; `ITERATIONS` is enough for curves to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ttray.core.intervals import difference_interval, mean_interval
 from ttray.paper import markdown
-from ttray.paper.comparison import final_return, with_interval
+from ttray.paper.comparison import LAST, final_return, with_interval
 from ttray.paper.trials import Row, Trial
-from ttray.runs.curve_pictures import draw_curve_grid
+from ttray.runs.curve_pictures import PER_DECISION, draw_curve_grid
 from ttray.runs.curves import RESULTS, RETURNS
 from ttray.runs.presets import PAPER_PRESETS
-from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.run import Run
 from ttray.runs.training import train_run
 
 ITERATIONS = {
@@ -32,6 +33,19 @@ ITERATIONS = {
     "ttray/Reacher-v0": 40,
 }
 NUM_RUNS = {"ttray/CorridorSparse-v0": 15, "ttray/CorridorDense-v0": 15}  # the paper's; else 5
+METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "TTPOIS": {"algorithm": "TTPOIS"},
+        "POIS": {"algorithm": "POIS"},
+        PER_DECISION: {
+            "algorithm": "TTPOIS",
+            "importance_weights": "per_decision",
+            "baseline": "per_step",
+        },
+    }
+)
+"""What is compared: the paper's two, and TT-POIS with weights per decision and baselines; all else equal."""
+
 MAIN_PRESETS = ("dam", "reacher", "supply-chain")
 MAIN_GAMMAS = (0.999, 0.95)
 
@@ -43,7 +57,7 @@ def learning_trials(
     num_runs: int | None = None,
     num_iterations: int | None = None,
 ) -> tuple[Trial, ...]:
-    """The trials of presets: every discount, both algorithms, seeds from 0.
+    """The trials of presets: every discount, all methods, seeds from 0.
 
     Args:
         presets: Names.
@@ -51,30 +65,33 @@ def learning_trials(
         num_runs: Seeds; the paper's number unless given.
         num_iterations: Of each run; `ITERATIONS` unless given.
     """
-    runs = [
-        Run(
-            preset=name,
-            algorithm=algorithm,
-            gamma=gamma,
-            seed=seed,
-            num_iterations=num_iterations or ITERATIONS[PAPER_PRESETS[name].environment],
-            num_env_runners=0,  # a trial has one CPU; the number of runners changes no result
+    return tuple(
+        _trial(
+            method,
+            Run(
+                preset=name,
+                gamma=gamma,
+                seed=seed,
+                num_iterations=num_iterations or ITERATIONS[PAPER_PRESETS[name].environment],
+                num_env_runners=0,  # a trial has one CPU; the number of runners changes no result
+                **METHODS[method],
+            ),
         )
         for name in presets
         for seed in range(num_runs or NUM_RUNS.get(PAPER_PRESETS[name].environment, 5))
         for gamma in gammas or PAPER_PRESETS[name].gammas
-        for algorithm in ALGORITHMS
-    ]
-    return tuple(Trial(trial_name(run), partial(_learn, run)) for run in runs)
+        for method in METHODS
+    )
 
 
-def trial_name(run: Run) -> str:
+def _trial(method: str, run: Run) -> Trial:
     """Figures that show the same run share its trial."""
-    return f"learning/{run.preset}/{run.gamma}-{run.algorithm}-{run.seed}-{run.num_iterations}"
+    name = f"learning/{run.preset}/{run.gamma}-{method}-{run.seed}-{run.num_iterations}"
+    return Trial(name, partial(_learn, method, run))
 
 
-def _learn(run: Run, directory: Path) -> list[Row]:
-    identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": run.algorithm, "seed": run.seed}
+def _learn(method: str, run: Run, directory: Path) -> list[Row]:
+    identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": method, "seed": run.seed}
     return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
 
 
@@ -111,11 +128,15 @@ def draw_preset(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """First and final returns with 95 % intervals over seeds, and that of the difference (Welch's)."""
+    """First and final returns with 95 % intervals over seeds, and that of the paper's difference (Welch's).
+
+    The last column are the environment steps after which weights per decision have earned, in the mean over
+    seeds and a few iterations, what the paper's method earns in the end.
+    """
     lines = []
     cases = sorted({(row["preset"], -row["gamma"]) for row in rows})
     for (name, negative), column in itertools.product(cases, RETURNS):
-        runs: dict[str, dict[int, list[dict[str, Any]]]] = {algorithm: {} for algorithm in ALGORITHMS}
+        runs: dict[str, dict[int, list[dict[str, Any]]]] = {method: {} for method in METHODS}
         for row in rows:
             if (row["preset"], row["gamma"]) == (name, -negative):
                 runs[row["algorithm"]].setdefault(row["seed"], []).append(row)
@@ -123,10 +144,32 @@ def summarise_learning(rows: Sequence[dict[str, Any]]) -> list[str]:
             key: [final_return(run, column) for run in by_seed.values()] for key, by_seed in runs.items()
         }
         first = np.mean([run[0][column] for by_seed in runs.values() for run in by_seed.values()])
-        shown = [with_interval(*map(float, mean_interval(finals[key]))) for key in ("TTPOIS", "POIS")]
+        shown = [with_interval(*map(float, mean_interval(of_seeds))) for of_seeds in finals.values()]
         difference = with_interval(*difference_interval(finals["TTPOIS"], finals["POIS"]))
+        level = float(np.mean(finals["TTPOIS"]))
+        steps = steps_to(level, list(runs[PER_DECISION].values()), column)
         kind = "discounted" if column == RETURNS[0] else "undiscounted"
-        lines.append((name, str(-negative), kind, f"{first:.4g}", *shown, difference))
+        lines.append((name, str(-negative), kind, f"{first:.4g}", *shown, difference, steps))
     return markdown.table(
-        ("preset", "γ", "return", "first", "TT-POIS, final", "POIS, final", "difference"), lines
+        (
+            *("preset", "γ", "return", "first", "TT-POIS, final", "POIS, final", "per decision, final"),
+            *("TT-POIS − POIS", "per decision: steps to TT-POIS's final"),
+        ),
+        lines,
     )
+
+
+def steps_to(level: float, runs: Sequence[Sequence[Mapping[str, Any]]], column: str) -> str:
+    """When a method reaches a level, of all of its steps; "never" if it does not.
+
+    Args:
+        level: Of the column.
+        runs: Of equal length, one per seed.
+        column: Whose mean over seeds and the last `LAST` iterations is looked at.
+    """
+    curve = np.mean([[row[column] for row in run] for run in runs], axis=0)
+    steps = [int(row["num_env_steps"]) for row in runs[0]]
+    for end in range(LAST, len(curve) + 1):
+        if curve[end - LAST : end].mean() >= level:
+            return f"{steps[end - 1]:,} of {steps[-1]:,}"
+    return f"never in {steps[-1]:,}"
