@@ -1,5 +1,6 @@
 """Every flag of every command changes what it says; wrong values get an error with the choices."""
 
+import io
 import json
 import math
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
 import ttray
 from ttray.benchmarks import suite
@@ -124,6 +126,19 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_nothing_is_printed_into_the_bar(call, spied_training, monkeypatch):
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=80, soft_wrap=True)
+    monkeypatch.setattr("ttray.cli.terminal.err", console)
+    monkeypatch.setattr("ttray.cli.train.out", console)
+    assert call("train", "--iterations", "1").code == 0
+    settings, bar, rest = terminal.getvalue().partition("training")
+    assert bar
+    assert "hidden_sizes" in settings
+    assert "hidden_sizes" not in rest
+    assert "1/1" in rest
 
 
 def test_a_file_of_settings_gives_way_to_the_command_line(call, spied_training):
