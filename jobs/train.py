@@ -8,7 +8,7 @@ Run it again with the same directory to go on from its newest checkpoint.
 
 Expect, for the default preset (dam, γ = 0.95, 60 iterations, about a minute on two cores): a discounted
 return that rises from about -27 to above -3, and under runs/dam-TTPOIS-0.95-0/ the files metrics.csv,
-curve.png and checkpoint/.
+curve.png and checkpoints/.
 """
 
 from ttray.cli.app import run_alone

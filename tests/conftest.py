@@ -77,15 +77,10 @@ def local_ray():
     """One embedded Ray for all tests that need one."""
     import ray
 
+    from ttray.runs.connection import start_embedded
+
     assert not ray.is_initialized(), "a test started a Ray of its own, which may be too small for others"
-    ray.init(
-        address="local",  # a `ray start` on this machine would otherwise be joined
-        num_cpus=8,  # actors wait more than they compute
-        object_store_memory=200 * 2**20,
-        include_dashboard=False,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
+    start_embedded(8, object_store_memory=200 * 2**20)  # actors wait more than they compute
     yield
     ray.shutdown()
 

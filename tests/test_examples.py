@@ -8,8 +8,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import ray
 from nbclient import NotebookClient
+
+from tests.support.programs import joining
 
 ROOT = Path(__file__).parents[1]
 RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
@@ -27,12 +28,12 @@ for name in sys.argv[1:]:
 """
 
 
-def run(address, *arguments):
-    """What was printed by Python with these arguments; it joins the Ray of that address, if it wants one."""
+def run(environ, *arguments):
+    """What was printed by Python with these arguments, in that environment."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env=os.environ | {"RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
+        env=environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=280,
@@ -45,8 +46,7 @@ def run(address, *arguments):
 @pytest.fixture(scope="module")
 def last_lines(local_ray):
     """What each of the examples that need Ray printed last."""
-    address = ray.get_runtime_context().gcs_address
-    _, *printed = run(address, "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
+    _, *printed = run(joining(), "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
     return {lines[0]: lines[-1] for lines in map(str.splitlines, printed)}
 
 
@@ -61,7 +61,8 @@ def test_the_sweep_finds_the_better_setting(last_lines):
 
 
 def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray():
-    line = run("nowhere:1", "examples/off_policy_evaluation.py").splitlines()[-1]
+    nowhere = os.environ | {"RAY_ADDRESS": "nowhere:1"}
+    line = run(nowhere, "examples/off_policy_evaluation.py").splitlines()[-1]
     found = re.fullmatch(r"the policy itself: (\S+) to (\S+), in closed form (\S+)", line)
     low, high, truth = map(float, found.groups())
     assert low < truth < high

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.runs.test_training import final_weights
+from ttray.runs.checkpoints import newest_checkpoint
 from ttray.runs.curves import read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -184,7 +185,7 @@ def test_a_stopped_job_resumes_to_the_same_weights_and_its_metrics_can_be_read(h
              "ray_ttray_sample_time_seconds_count", "ray_ttray_optimise_time_seconds_count")  # fmt: skip
     values = dict.fromkeys(names)
     deadline = time.monotonic() + 120
-    while None in values.values() or not (directory / "checkpoint").exists():
+    while None in values.values() or not newest_checkpoint(directory):
         assert time.monotonic() < deadline, values
         values = {name: head.metric(name) for name in names}
         time.sleep(0.5)
@@ -192,7 +193,7 @@ def test_a_stopped_job_resumes_to_the_same_weights_and_its_metrics_can_be_read(h
     assert values["ray_ttray_slot_utilization"] >= 1.0  # one driver at least
     stopped = head.run(BIN / "ray", "job", "stop", job, "--address", head.address)
     assert stopped.returncode == 0, stopped.stderr
-    saved = len(read_csv(directory / "checkpoint" / "metrics.csv"))
+    saved = len(read_csv(newest_checkpoint(directory) / "metrics.csv"))
     assert saved >= 1
     longer = saved + 2
     resumed = head.submit(*command, "--iterations", str(longer))

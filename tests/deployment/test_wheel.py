@@ -114,7 +114,7 @@ def test_the_command_trains(elsewhere, tmp_path):
         *("--env-runners", "0", "--directory", "run"),
     )
     assert len((tmp_path / "run/metrics.csv").read_text().splitlines()) == 3  # a header and two iterations
-    assert {"run.json", "curve.png", "checkpoint"} <= {each.name for each in (tmp_path / "run").iterdir()}
+    assert {"run.json", "curve.png", "checkpoints"} <= {each.name for each in (tmp_path / "run").iterdir()}
 
 
 def test_the_installed_package_is_imported_and_has_the_commands_that_are_told(environment, elsewhere):

@@ -5,6 +5,7 @@ from pickle import UnpicklingError
 import pytest
 from scipy import stats
 
+from tests.support.damages import seal
 from ttray.paper.comparison import compare, final_means, runs_to_compare
 from ttray.runs.curves import read_csv
 
@@ -22,8 +23,8 @@ def small_runs(num_seeds, num_iterations=2):
 
 def test_only_what_is_missing_is_trained(tmp_path):
     before = compare(small_runs(1), tmp_path)
-    for checkpoint in tmp_path.glob("*/checkpoint"):
-        (checkpoint / "algorithm_state.pkl").write_bytes(b"none")  # no training can go on from it
+    for checkpoints in tmp_path.glob("*/checkpoints"):  # no training can go on from these
+        seal(checkpoints.parent, lambda each: (each / "algorithm_state.pkl").write_bytes(b"none"))
     (tmp_path / "POIS-0" / "curve.png").unlink()
     after = compare(small_runs(2), tmp_path)
     for algorithm, (curve,) in before.items():

@@ -1,7 +1,6 @@
 """Trials are finished once and only once, whatever happens to them or to who runs them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import ray
 
+from tests.support.programs import joining
 from tests.support.room import room_for
 from ttray.paper import trials as trials_module
 from ttray.paper.trials import Trial, rows_of, run_trials
@@ -197,8 +196,7 @@ def test_stopped_experiment_keeps_what_is_finished_and_goes_on_with_the_rest(
     process = subprocess.Popen(
         [sys.executable, str(script), names, str(notes), str(directory)],
         cwd=ROOT,
-        # On the Ray of the tests: starting another one takes long.
-        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        env=joining(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,7 +1,6 @@
 """The algorithms by name in Tune: grids, result tables, checkpoints, and going on after a killed driver."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-import ray
 from ray import tune
 
 import ttray
+from tests.support.programs import joining
 from tests.support.room import room_for
 from ttray.runs.curves import read_csv
 
@@ -74,10 +73,9 @@ def results(local_ray, tmp_path_factory):
 def kill_driver_in_first_trial(directory):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(directory)],
-        env=os.environ
+        env=joining()
         | {
             "PYTHONPATH": str(ROOT),
-            "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
             # Tune notes which checkpoints there are whenever there is a new one, not every ten seconds.
             "TUNE_GLOBAL_CHECKPOINT_S": "0",
         },

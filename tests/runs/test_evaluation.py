@@ -34,9 +34,11 @@ def trained(local_ray, tmp_path_factory):
 
 def test_training_tells_where_its_files_are(trained):
     assert [row["iteration"] for row in trained.rows] == [1, 2]
-    for path in (trained.checkpoint, trained.metrics, trained.picture):
+    for path in (trained.metrics, trained.picture):
         assert path.exists()
         assert path.parent == trained.directory
+    assert trained.checkpoint == trained.directory / "checkpoints" / "000002"
+    assert trained.checkpoint.exists()
     assert trained.run.name == "ttray-SupplyChain-v0-TTPOIS-0.9-0"
 
 

@@ -1,16 +1,17 @@
 """A finished run is whole, is not trained again, and can be repeated from its file."""
 
+import shutil
 import signal
 import time
 from pickle import UnpicklingError
 
-import numpy as np
 import pytest
-from ray.rllib.core.rl_module.rl_module import RLModule
 
+from tests.support.damages import seal
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.runs import curve_pictures
+from ttray.runs.checkpoints import newest_checkpoint
 from ttray.runs.curves import RESULTS, read_csv
 
 SMALL = ("--preset", "supply-chain", "--horizon", "10", "--budget", "60", "--env-runners", "0")
@@ -28,9 +29,7 @@ def results(directory):
 
 
 def weights(directory):
-    path = directory / "checkpoint" / "learner_group" / "learner" / "rl_module" / "default_policy"
-    state = RLModule.from_checkpoint(path).get_state()
-    return {name: np.asarray(value).tobytes() for name, value in state.items()}
+    return (newest_checkpoint(directory) / "policy.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +57,18 @@ def test_a_run_repeated_from_another_runs_file_has_the_same_bits(finished, tmp_p
     assert weights(tmp_path / "other") != weights(finished)
 
 
-def test_the_same_command_answers_from_what_is_there(finished, capsys):
+def test_the_same_command_answers_from_what_is_there(finished, tmp_path, capsys):
     """Also where the picture was lost, or is of an earlier end."""
+    finished = shutil.copytree(finished, tmp_path / "run")
     (finished / "curve.png").unlink()
-    state = finished / "checkpoint" / "algorithm_state.pkl"
-    whole = state.read_bytes()
-    state.write_bytes(b"none")  # no training can go on from it
-    try:
-        for _ in range(2):
-            assert train("--config", finished / "run.toml", "--directory", finished) == 0
-            assert f"discounted return {results(finished)[0][2]:.3f} -> " in capsys.readouterr().out
-            assert (finished / "curve.png").read_bytes().startswith(b"\x89PNG")
-        with pytest.raises(UnpicklingError):
-            train("--config", finished / "run.toml", "--iterations", "3", "--directory", finished)
-    finally:
-        state.write_bytes(whole)
+    # No training can go on from it.
+    seal(finished, lambda checkpoint: (checkpoint / "algorithm_state.pkl").write_bytes(b"none"))
+    for _ in range(2):
+        assert train("--config", finished / "run.toml", "--directory", finished) == 0
+        assert f"discounted return {results(finished)[0][2]:.3f} -> " in capsys.readouterr().out
+        assert (finished / "curve.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UnpicklingError):
+        train("--config", finished / "run.toml", "--iterations", "3", "--directory", finished)
 
 
 def test_ctrl_c_while_the_picture_is_drawn_loses_nothing(tmp_path, monkeypatch, capsys):

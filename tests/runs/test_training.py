@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
-from ray.rllib.core.rl_module.rl_module import RLModule
 
+from tests.support.damages import DAMAGES, no_file_longer_than
+from tests.support.programs import joining
 from ttray.cli.app import app
 from ttray.cli.terminal import run
+from ttray.rllib.policy_files import load_module
 from ttray.runs import curve_pictures
+from ttray.runs.checkpoints import checkpoint_path, damage_of, newest_checkpoint
 from ttray.runs.curves import read_csv
-from ttray.runs.directories import newest_checkpoint
 from ttray.runs.drawing import save
 
 ROOT = Path(__file__).parents[2]
@@ -30,10 +32,10 @@ def arguments(directory):
 
 
 def start(directory, **options):
-    """The same in a process of its own, on the Ray of the tests: starting another one takes long."""
+    """The same in a process of its own."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)],
-        env=os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        env=joining(),
         stderr=subprocess.PIPE,
         text=True,
         **options,
@@ -48,8 +50,7 @@ def train_here(*more):
 
 
 def final_weights(directory):
-    path = directory / "checkpoint" / "learner_group" / "learner" / "rl_module" / "default_policy"
-    state = RLModule.from_checkpoint(path).get_state()
+    state = load_module(newest_checkpoint(directory)).get_state()
     return np.concatenate([np.asarray(value).reshape(-1) for value in state.values()])
 
 
@@ -68,7 +69,7 @@ def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undistur
     rows = read_csv(directory / "metrics.csv")
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("metrics.csv", "curve.png", "checkpoint"):
+    for name in ("metrics.csv", "curve.png", "checkpoints/000006"):
         assert str(directory / name) in printed
     assert "--iterations 12" in printed
     settings = json.loads((directory / "run.json").read_text())
@@ -90,12 +91,13 @@ def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, loca
             break
     last_words = process.stderr.read()
     assert process.wait(timeout=60) == (-number if number == signal.SIGKILL else 128 + number)
-    saved = read_csv(directory / "checkpoint" / "metrics.csv")
+    checkpoint = newest_checkpoint(directory)
+    saved = read_csv(checkpoint / "metrics.csv")
     # A kill leaves the last checkpoint. The others end the iteration that was under way and save: the
-    # third if they arrive before it is quite done, else the fourth.
+    # third if they arrive before it is quite done, else the half.
     assert len(saved) in ({2} if number == signal.SIGKILL else {3, 4})
     if number != signal.SIGKILL:
-        assert f"run the same command again to go on from {directory / 'checkpoint'}" in last_words
+        assert f"run the same command again to go on from {checkpoint}" in last_words
     assert train_here(*arguments(directory)) == 0
     assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
     key = "discounted_return"
@@ -109,24 +111,61 @@ def test_a_directory_goes_on_only_with_its_own_run(undisturbed, local_ray, capsy
     assert "holds a run with gamma=0.95, not 0.9; choose another directory" in complaint
 
 
-@pytest.mark.parametrize(
-    ("left", "expected"),
-    [
-        ({}, None),
-        ({"checkpoint.new": 1}, None),  # the first one, cut short
-        ({"checkpoint": 1}, 1),
-        ({"checkpoint": 1, "checkpoint.new": 2}, 1),  # the new one may be cut short
-        ({"checkpoint": 2, "checkpoint.old": 1}, 2),
-        ({"checkpoint.old": 1, "checkpoint.new": 2}, 2),  # killed between the two renames
-    ],
-)
-def test_whatever_a_kill_leaves_the_newest_complete_checkpoint_is_found(tmp_path, left, expected):
-    for name, content in left.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "number").write_text(str(content))
-    found = newest_checkpoint(tmp_path)
-    assert (None if found is None else int((found / "number").read_text())) == expected
-    assert found in (None, tmp_path / "checkpoint")
+@pytest.fixture
+def copied(undisturbed, tmp_path):
+    """The directory of the run, to be damaged."""
+    return shutil.copytree(undisturbed[0], tmp_path / "run")
+
+
+def test_no_file_of_a_real_checkpoint_can_be_damaged_unseen(copied):
+    checkpoint = newest_checkpoint(copied)
+    files = [path for path in checkpoint.rglob("*") if path.is_file()]
+    assert {"algorithm_state.pkl", "policy.safetensors", "manifest.json"} <= {path.name for path in files}
+    for path in files:
+        whole = path.read_bytes()
+        for damage in DAMAGES.values():
+            damage(path)
+            assert str(path.relative_to(checkpoint)) in damage_of(checkpoint)
+            path.write_bytes(whole)
+    assert damage_of(checkpoint) is None
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(copied, undisturbed, local_ray, caplog):
+    DAMAGES["flipped"](checkpoint_path(copied, 6) / "algorithm_state.pkl")
+    assert train_here(*arguments(copied)) == 0
+    (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("ttray")]
+    assert line.startswith(f"{checkpoint_path(copied, 6)} is damaged (algorithm_state.pkl has other bytes")
+    assert line.endswith(f"the one before is used: {checkpoint_path(copied, 4)}")
+    assert np.array_equal(final_weights(copied), final_weights(undisturbed[0]))
+    assert damage_of(checkpoint_path(copied, 6)) is None
+
+
+def test_where_no_checkpoint_is_whole_a_run_ends_with_one_line(copied, local_ray, capsys):
+    for number in (2, 4, 6):
+        DAMAGES["emptied"](checkpoint_path(copied, number) / "algorithm_state.pkl")
+    assert train_here(*arguments(copied)) == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error")]
+    assert "algorithm_state.pkl has 0 bytes in place of" in line
+    DAMAGES["cut"](copied / "run.json")
+    DAMAGES["cut"](copied / "run.json")
+    assert train_here(*arguments(copied)) == 2
+    assert "run.json is damaged; remove it to go on" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_full_disk_ends_a_run_with_a_line_and_it_goes_on_to_the_same_weights(
+    tmp_path, undisturbed, local_ray, capsys
+):
+    directory = tmp_path / "run"
+    half = arguments(directory)
+    half[half.index("--iterations") + 1] = "3"
+    assert train_here(*half) == 0
+    with no_file_longer_than(20_000):  # less than the state of the algorithm has
+        assert train_here(*arguments(directory)) == 1
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error")]
+    assert f"{directory} cannot be written to" in line
+    assert line.endswith(f"run the same command again: it goes on from {checkpoint_path(directory, 3)}")
+    assert train_here(*arguments(directory)) == 0
+    assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
 
 
 def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):

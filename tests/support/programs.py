@@ -1,4 +1,4 @@
-"""Programs that need a Ray of their own, each in a process of its own."""
+"""Programs in processes of their own, on the Ray of the tests or one of their own."""
 
 import os
 import subprocess
@@ -14,6 +14,15 @@ LOSSES_ARE_NOTICED_SOON = {
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
 }
+
+
+def joining():
+    """The environment of a program that joins the Ray of the tests: starting another one takes long."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    # It listens on the loopback only.
+    return os.environ | {"RAY_ADDRESS": address, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def lines_of(module, *arguments):

@@ -20,6 +20,7 @@ def collect(
     policy: Annotated[
         Path | None, typer.Option(help="Run or checkpoint directory.", show_default="a fresh network")
     ] = None,
+    module: options.Module = None,
     preset: options.Preset = None,
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
@@ -43,14 +44,15 @@ def collect(
     ttray collect batch.parquet --env CartPole-v1 --horizon 200 --budget 10000
     """
     from ttray.core.batch import write_parquet
-    from ttray.runs.checkpoints import training_of
-    from ttray.runs.directories import check_file, find_checkpoint
+    from ttray.rllib.policy_files import training_of
+    from ttray.runs.checkpoints import find_checkpoint
+    from ttray.runs.directories import check_file
     from ttray.runs.tasks import choose_task
 
     check_file(output)
-    if policy is not None and preset is None and env is None:
+    if policy is not None and preset is None:
         trained = training_of(find_checkpoint(policy))
-        environment: Any = trained.maker
+        environment: Any = trained.maker(env)
         horizon = trained.horizon if horizon is None else horizon
         budget = trained.budget if budget is None else budget
         gamma = trained.gamma if gamma is None else gamma
@@ -67,6 +69,7 @@ def collect(
             environment,
             strategy=planned,
             policy=policy,
+            module_class=options.module_class(module),
             num_env_runners=env_runners,
             label_selector=options.label_selector(label),
             num_slots=slots,

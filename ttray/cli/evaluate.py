@@ -28,6 +28,15 @@ def evaluate(
     reward_range: Annotated[
         float | None, typer.Option(help="Largest minus smallest reward.", show_default="as recorded")
     ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Its environment (module:id for one of this directory), where a file cannot say it.",
+            show_default="as trained",
+        ),
+    ] = None,
+    module: options.Module = None,
     env_runners: options.EnvRunners = 0,
     label: options.Labels = None,
     json: options.Json = False,
@@ -47,6 +56,8 @@ def evaluate(
         strategy=strategy,
         delta=delta,
         reward_range=reward_range,
+        environment=env,
+        module_class=options.module_class(module),
         num_env_runners=env_runners,
         label_selector=options.label_selector(label),
     )

@@ -27,6 +27,7 @@ _LABELS = {
 def ope(
     tables: Annotated[list[Path], typer.Argument(help="Parquet files that `ttray collect` wrote.")],
     policy: Annotated[Path, typer.Option(help="Run or checkpoint directory of the policy to evaluate.")],
+    module: options.Module = None,
     gamma: Annotated[float | None, typer.Option(help="Discount.", show_default="of the tables")] = None,
     delta: Annotated[float, typer.Option(help="Probability that the return is below a bound.")] = 0.05,
     max_reward: Annotated[
@@ -43,7 +44,13 @@ def ope(
     ttray ope batch.parquet --policy runs/dam-TTPOIS-0.95-0 --max-reward 60
     """
     found = ttray.ope(
-        tables, policy=policy, gamma=gamma, delta=delta, max_reward=max_reward, importance_weight_clip=clip
+        tables,
+        policy=policy,
+        module_class=options.module_class(module),
+        gamma=gamma,
+        delta=delta,
+        max_reward=max_reward,
+        importance_weight_clip=clip,
     )
 
     def render() -> None:

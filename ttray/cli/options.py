@@ -56,6 +56,15 @@ def label_selector(labels: list[str] | None) -> dict[str, str] | None:
     return {key: value for key, _, value in pairs}
 
 
+def module_class(name: str | None) -> Any:
+    """The class that `--module` names."""
+    if name is None:
+        return None
+    from ttray.rllib.policy_files import named_class
+
+    return named_class(name)
+
+
 Preset = Annotated[str | None, _word(PRESETS, help="Settings", show_default=DEFAULT_PRESET)]
 Algorithm = Annotated[
     str,
@@ -104,6 +113,14 @@ EnvRunners = Annotated[
         parser=_env_runners,
         metavar="N",
         help="Remote collectors; 0: none, auto: as many as fit. Changes no result.",
+    ),
+]
+Module = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:CLASS",
+        help="Class of the policy's module, if it is not ttray's own; its code runs.",
+        show_default=False,
     ),
 ]
 Labels = Annotated[

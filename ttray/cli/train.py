@@ -38,6 +38,7 @@ def train(
     env_runners: options.EnvRunners = 2,
     label: options.Labels = None,
     checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 10,
+    keep: Annotated[int, typer.Option(help="Checkpoints to keep, the newest.")] = 3,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: options.Budget = None,
@@ -102,6 +103,7 @@ def train(
         "num_env_runners": env_runners,
         "label_selector": options.label_selector(label),
         "checkpoint_every": checkpoint_every,
+        "keep": keep,
         "horizon": horizon,
         "budget": budget,
         "delta": delta,
@@ -147,7 +149,8 @@ def train(
             on_iteration=show,
         )
     run, rows = trained.run, trained.rows
-    files = {path.name: str(path) for path in (trained.metrics, trained.picture, trained.checkpoint)}
+    files = {path.name: str(path) for path in (trained.metrics, trained.picture)}
+    files["checkpoint"] = str(trained.checkpoint)
 
     def render() -> None:
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]

@@ -55,7 +55,8 @@ def compare(
     with locked(directory):
         connect_for(runs, directories)
         for run, each in zip(runs, directories, strict=True):
-            curve = train_run(run, each)[: run.num_iterations]  # it may hold more than is asked for
+            with locked(each):
+                curve = train_run(run, each)[: run.num_iterations]  # it may hold more than is asked for
             curves[run.algorithm].append(curve)
             rows += [{"algorithm": run.algorithm, "seed": run.seed} | row for row in curve]
             if on_run:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ray import cloudpickle
+from pyarrow.fs import FileSystem
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -31,6 +31,7 @@ from ttray.rllib.inherited import warn_of_ignored
 from ttray.rllib.lazy_group import LazyGroup, with_names
 from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
+from ttray.rllib.policy_files import policy_files, training_with
 from ttray.rollout.policies import ModePolicy, Policy
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
@@ -255,8 +256,6 @@ class TTPOIS(Algorithm):
                 "run_seed": self._run_seed,
                 "num_batches": self._num_batches,
                 "experience": self._experience.to_arrays(),
-                # For who has the checkpoint alone; closed, because restoring a run does not need it.
-                "environment": cloudpickle.dumps(self._maker),
                 "forecast": self._forecast.to_state(),
             }
         return state
@@ -283,8 +282,18 @@ class TTPOIS(Algorithm):
         super().cleanup()
 
     def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
-        """Writes a checkpoint; relative paths are accepted."""
-        return super().save_to_path(_absolute(path), **kwargs)
+        """Writes a checkpoint, the policy also as files without pickles; relative paths are accepted."""
+        path = _absolute(path)
+        saved = super().save_to_path(path, **kwargs)
+        filesystem = kwargs.get("filesystem") or FileSystem.from_uri(path or saved)[0]
+        config = self.config
+        training = training_with(
+            self._maker, horizon=config.horizon, budget=config.budget, gamma=config.gamma
+        )
+        for name, content in policy_files(self.get_module(), training).items():
+            with filesystem.open_output_stream(f"{saved}/{name}") as file:
+                file.write(content)
+        return saved
 
     def restore_from_path(self, path: str | Path, *args: Any, **kwargs: Any) -> None:
         """Restores a checkpoint; relative paths are accepted. The next quotas carry its weights."""

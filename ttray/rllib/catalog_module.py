@@ -24,6 +24,8 @@ from ttray.rollout.environment import distribution_of
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.rollout.spaces import action_space_of, flat_observation_space
 
+_ACTIVATIONS = (None, "linear", "relu", "tanh", "elu", "swish", "silu")
+
 
 class CatalogModule(TorchRLModule):
     """A stateless policy; `model_config` holds fields of RLlib's `DefaultModelConfig`."""
@@ -71,3 +73,14 @@ def check_model_config(model_config: dict[str, Any], hidden_sizes: tuple[int, ..
             "model_config has use_lstm=True, a recurrent model; the bound needs π(a|s) of single states. Put "
             "the history into the observation (gymnasium.wrappers.FrameStackObservation)"
         )
+
+
+def check_plain_model_config(model_config: dict[str, Any]) -> None:
+    """Raises ValueError unless a file's words are settings that RLlib only compares with its own.
+
+    Other words would be looked up as attributes of torch.
+    """
+    check_model_config(model_config, DEFAULT_HIDDEN_SIZES)
+    for name, value in model_config.items():
+        if "initializer" in name or ("activation" in name and value not in _ACTIVATIONS):
+            raise ValueError(f"model_config has {name}={value!r}, which a file may not choose")

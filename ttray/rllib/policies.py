@@ -12,6 +12,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import Tensor
 
 from ttray.rllib.filtered_module import FilteredModule, FilteredPolicy
+from ttray.rllib.policy_files import load_module
 from ttray.rllib.torch_policy import TorchPolicy, observation_structure
 from ttray.rollout.environment import EnvironmentFacts
 from ttray.rollout.policies import Policy, fresh_policy
@@ -19,12 +20,25 @@ from ttray.rollout.policies import Policy, fresh_policy
 PolicySource: TypeAlias = RLModule | str | Path | Callable[..., Any] | None
 
 
-def policy_from(source: PolicySource, facts: EnvironmentFacts, *, seed: int) -> Policy:
-    """Makes a policy of what a user has: a module, a checkpoint, a function, or nothing."""
+def policy_from(
+    source: PolicySource,
+    facts: EnvironmentFacts,
+    *,
+    seed: int,
+    module_class: type[RLModule] | None = None,
+) -> Policy:
+    """Makes a policy of what a user has: a module, a checkpoint, a function, or nothing.
+
+    Args:
+        source: That.
+        facts: Of the environment, for a fresh policy.
+        seed: Of a fresh policy.
+        module_class: Of a checkpoint whose module is not ttray's own.
+    """
     if source is None:
         return fresh_policy(facts, seed=seed)
     if isinstance(source, str | Path):
-        return policy_of_module(load_module(source))
+        return policy_of_module(load_module(source, module_class))
     if isinstance(source, RLModule):
         return policy_of_module(source)
     if callable(source):
@@ -44,28 +58,18 @@ def policy_of_module(module: RLModule) -> Policy:
     return TorchPolicy(module) if to_policy is None else to_policy()
 
 
-def load_module(path: str | Path) -> RLModule:
-    """Loads the RLModule of a checkpoint: of an algorithm, or of the module alone."""
-    root = Path(path).expanduser().absolute()
-    inside = root / "learner_group" / "learner" / "rl_module" / "default_policy"
-    for candidate in (inside, root):
-        if (candidate / "module_state.pkl").exists() or (candidate / "module_state.msgpack").exists():
-            return RLModule.from_checkpoint(candidate)
-    raise ValueError(
-        f"{path} holds no checkpoint of an algorithm or RLModule; pass a directory that "
-        "algorithm.save_to_path() or module.save_to_path() wrote"
-    )
-
-
-def distribution_inputs(source: PolicySource, obs: Tensor, num_inputs: int) -> Tensor:
+def distribution_inputs(
+    source: PolicySource, obs: Tensor, num_inputs: int, module_class: type[RLModule] | None = None
+) -> Tensor:
     """What a policy answers to recorded observations, `[rows, num_inputs]`.
 
     Args:
         source: An RLModule, the path of a checkpoint, or a function from observations to distribution inputs.
         obs: `[rows, obs_size]`.
         num_inputs: That the recorded actions need.
+        module_class: Of a checkpoint whose module is not ttray's own.
     """
-    module = load_module(source) if isinstance(source, str | Path) else source
+    module = load_module(source, module_class) if isinstance(source, str | Path) else source
     try:
         if isinstance(module, RLModule):
             with torch.inference_mode():

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from ray.rllib.core.rl_module.rl_module import RLModule
 
-from ttray.core.checks import check_count
+from ttray.core.checks import check_count, check_gamma, check_kind
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
+from ttray.runs.checkpoints import find_checkpoint
 from ttray.runs.connection import connect, quieten
-from ttray.runs.directories import find_checkpoint
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings, check_num_env_runners
+from ttray.service.settings import DispatchSettings, check_budget, check_num_env_runners
 
 
 def collect(
@@ -23,6 +24,7 @@ def collect(
     *,
     strategy: DataCollectionStrategy,
     policy: PolicySource = None,
+    module_class: type[RLModule] | None = None,
     num_env_runners: int | str = 0,
     num_slots: int = 64,
     seed: int = 0,
@@ -40,7 +42,8 @@ def collect(
         environment: A gymnasium id, an `Env` class, or a function that returns an `Env`; or a maker of one.
         strategy: How many trajectories of each length.
         policy: An RLModule, the path of a run or of a checkpoint, a function from observations to
-            distribution inputs, or None for a freshly initialised network.
+            distribution inputs, or None for a freshly initialised network. Of a path nothing is unpickled.
+        module_class: Of a path to a policy whose module is not ttray's own.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
         num_slots: Vector slots of each env runner.
@@ -60,25 +63,29 @@ def collect(
     """
     quieten()
     check_count("seed", seed, minimum=0)
-    check_count("iteration", iteration, minimum=0)
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
-    maker = EnvironmentMaker.of(environment, env_config)
-    if check_num_env_runners(num_env_runners):
-        connect(num_env_runners)
+    # All that can be refused, before the seconds that Ray takes to start.
+    check_kind("strategy", strategy, DataCollectionStrategy)
+    check_budget(strategy.budget)
+    iteration = check_count("iteration", iteration, minimum=0)
+    gamma = strategy.gamma if gamma is None else check_gamma(gamma)
+    num_env_runners = check_num_env_runners(num_env_runners)
     with RolloutService(
-        maker,
+        EnvironmentMaker.of(environment, env_config),
         num_env_runners=num_env_runners,
         num_slots=num_slots,
         seed=seed,
         settings=settings,
         label_selector=label_selector,
     ) as service:
+        if num_env_runners:
+            connect(num_env_runners)
         handle = service.collect(
             strategy,
-            policy_from(policy, service.facts, seed=seed),
+            policy_from(policy, service.facts, seed=service.seed, module_class=module_class),
             iteration=iteration,
-            gamma=strategy.gamma if gamma is None else gamma,
+            gamma=gamma,
             dist_inputs=dist_inputs,
             on_progress=on_progress or ProgressLine(),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 
 def is_on_cluster() -> bool:
@@ -26,14 +27,36 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
         ray.init(logging_level="ERROR", log_to_driver=False)
     else:
         cpus = num_cpus or os.cpu_count() or 1
+        start_embedded(max(cpus, num_env_runners + 1 if isinstance(num_env_runners, int) else 0))
+    quieten()  # again: Ray's start sets its own levels
+
+
+def start_embedded(num_cpus: int, **options: Any) -> None:
+    """Starts a Ray that listens on the loopback only; it ends with this process.
+
+    Ray binds every port to the loopback where the machine's address is the loopback's, and takes that for the
+    address where it offers no clusters, as on macOS. An address given to `ray.init` would be replaced.
+    Another process of this machine can join it with `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0`.
+
+    Args:
+        num_cpus: How many it offers.
+        **options: Others of `ray.init`.
+    """
+    import ray
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
         ray.init(
-            address="local",
-            num_cpus=max(cpus, num_env_runners + 1 if isinstance(num_env_runners, int) else 0),
+            address="local",  # a `ray start` on this machine would otherwise be joined
+            num_cpus=num_cpus,
             include_dashboard=False,
             logging_level="ERROR",
             log_to_driver=False,
+            **options,
         )
-    quieten()  # again: Ray's start sets its own levels
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def quieten() -> None:

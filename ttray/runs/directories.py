@@ -1,20 +1,17 @@
-"""Directories of runs: where they are, who may write there, and their one complete checkpoint."""
+"""Directories of runs: where they are, what is in them, and who may write there."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CHECKPOINT = "checkpoint"
 OF_RLLIB = "class_and_ctor_args.pkl"  # in every directory that RLlib restores something from
 DESCRIPTION, CONFIG = "run.json", "run.toml"
 METRICS, STEPS, PICTURE = "metrics.csv", "steps.csv", "curve.png"
 _LOCK = "lock"
-_FRESH, _FORMER = "checkpoint.new", "checkpoint.old"
 
 
 def runs_directory() -> Path:
@@ -64,35 +61,3 @@ def locked(directory: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint of a run's directory, or the path itself if it is a checkpoint."""
-    path = Path(path).expanduser()
-    if not path.is_dir():
-        raise ValueError(f"{path} is no directory; pass that of a run or of a checkpoint")
-    return newest_checkpoint(path) or path
-
-
-def newest_checkpoint(directory: Path) -> Path | None:
-    """Returns the newest complete checkpoint of a run, or None before the first.
-
-    Puts right what a process left that was killed between the two renames of `replace_checkpoint`.
-    """
-    fresh, current, former = (directory / name for name in (_FRESH, CHECKPOINT, _FORMER))
-    if not current.exists() and former.exists():
-        # The old one made room, so the new one was complete.
-        (fresh if fresh.exists() else former).rename(current)
-    return current if current.exists() else None
-
-
-def replace_checkpoint(directory: Path, write: Callable[[Path], None]) -> None:
-    """Has a checkpoint written aside, then puts it in the place of the last."""
-    fresh, current, former = (directory / name for name in (_FRESH, CHECKPOINT, _FORMER))
-    for leftover in (fresh, former):
-        shutil.rmtree(leftover, ignore_errors=True)
-    write(fresh)
-    if current.exists():
-        current.rename(former)
-    fresh.rename(current)
-    shutil.rmtree(former, ignore_errors=True)

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from ray.rllib.core.rl_module.rl_module import RLModule
 
 from ttray.core.batch import BatchInfo, read_parquet
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.checks import check_delta, check_gamma, check_positive
+from ttray.core.dcs import DataCollectionStrategy, check_plan
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import OnPolicyEstimate, in_rounds
 from ttray.core.off_policy import OffPolicyTable, compare_estimators
+from ttray.core.planning import check_strategy
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.rounds import collect_in_rounds
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
 from ttray.core.weighted import Recording
 from ttray.rllib.policies import PolicySource, distribution_inputs
-from ttray.runs.checkpoints import training_of
+from ttray.rllib.policy_files import training_of
+from ttray.rollout.environment import EnvSource
+from ttray.runs.checkpoints import find_checkpoint
 from ttray.runs.collect import collect
-from ttray.runs.directories import find_checkpoint
 from ttray.service.progress import OnProgress
 
 
@@ -59,9 +64,15 @@ def evaluate(
     reward_range: float | None = None,
     num_env_runners: int | str = 0,
     label_selector: dict[str, str] | None = None,
+    environment: EnvSource | None = None,
+    env_config: dict[str, Any] | None = None,
+    module_class: type[RLModule] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
     """Evaluates a trained policy on a fresh batch: its return, with intervals.
+
+    Nothing is unpickled: a directory from a stranger runs no code of theirs. What it names is made only if it
+    is registered here, or given.
 
     Args:
         policy: Directory of a run, or of a checkpoint of TTPOIS or POIS.
@@ -77,19 +88,30 @@ def evaluate(
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
+        environment: A gymnasium id, an `Env` class or a function that returns an `Env`; needed if the policy
+            was trained on one that has arguments or is not registered here.
+        env_config: Its arguments; as trained unless given.
+        module_class: Of a policy whose module is not ttray's own.
         on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
     """
+    delta, strategy = check_delta(delta), check_strategy(strategy)
+    if reward_range is not None:
+        reward_range = check_positive("reward_range", reward_range)
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)
-    gamma = trained.gamma if gamma is None else gamma
-    horizon = trained.horizon if horizon is None else horizon
-    budget = trained.budget if budget is None else budget
+    maker = trained.maker(environment, env_config)
+    horizon, budget, gamma = check_plan(
+        trained.horizon if horizon is None else horizon,
+        trained.budget if budget is None else budget,
+        trained.gamma if gamma is None else gamma,
+    )
 
     def collect_round(planned: DataCollectionStrategy, number: int) -> RaggedBatch:
         table = collect(
-            trained.maker,
+            maker,
             strategy=planned,
             policy=checkpoint,
+            module_class=module_class,
             num_env_runners=num_env_runners,
             label_selector=label_selector,
             seed=seed,
@@ -103,7 +125,7 @@ def evaluate(
     found = in_rounds(rounds, gamma=gamma, delta=delta, reward_range=reward_range)
     return Evaluation(
         **asdict(found),
-        environment=trained.maker.name,
+        environment=maker.name,
         gamma=gamma,
         delta=delta,
         horizon=horizon,
@@ -135,6 +157,7 @@ def ope(
     tables: Sequence[pa.Table | str | Path],
     *,
     policy: PolicySource,
+    module_class: type[RLModule] | None = None,
     gamma: float | None = None,
     delta: float = 0.05,
     max_reward: float | None = None,
@@ -148,7 +171,8 @@ def ope(
     Args:
         tables: What `ttray.collect` gave, or paths of Parquet files with that; each of them once.
         policy: The one to evaluate: an RLModule, the path of a run or of a checkpoint, or a function from
-            observations to distribution inputs.
+            observations to distribution inputs. Of a path nothing is unpickled.
+        module_class: Of a path to a policy whose module is not ttray's own.
         gamma: Discount; that of the tables unless given.
         delta: Probability that the return is below a bound.
         max_reward: Largest absolute reward there can be; the largest recorded one unless given, with which
@@ -159,6 +183,13 @@ def ope(
         The estimators by name, e.g. `found["per_decision"].estimate`; `problems` and `is_worthless` tell when
         they are not to be trusted.
     """
+    delta = check_delta(delta)
+    if gamma is not None:
+        gamma = check_gamma(gamma)
+    if max_reward is not None:
+        max_reward = check_positive("max_reward", max_reward)
+    if importance_weight_clip is not None:
+        importance_weight_clip = check_positive("importance_weight_clip", importance_weight_clip)
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     if isinstance(tables, pa.Table | str | Path):
@@ -172,7 +203,7 @@ def ope(
         info, batch = BatchInfo.from_table(table), as_tensors(table)
         discounts.add(info.gamma)
         distribution = from_description(info.distribution)
-        target = distribution_inputs(policy, batch.obs, distribution.num_inputs)
+        target = distribution_inputs(policy, batch.obs, distribution.num_inputs, module_class)
         compare = distribution.comparison(batch.behaviour_inputs, batch.action)
         recordings.append(Recording(batch, info.strategy, compare(target), name))
     gamma = _common(discounts) if gamma is None else gamma

@@ -6,12 +6,15 @@ Weights & Biases and MLflow are reached through Ray's own integrations; they are
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
 
 from ttray.core.checks import check_one_of
 from ttray.runs.curves import write_csv
@@ -52,17 +55,26 @@ class _Metrics:
 
 
 class _TensorBoard:
-    """Event files in the run's directory."""
+    """An event file in the run's directory.
+
+    Not by a `SummaryWriter`, whose thread dies of a full disk, after which its callers wait for ever.
+    """
 
     def __init__(self, directory: Path, before: Sequence[Row]) -> None:
-        # What iterations after the checkpoint have left is not shown.
-        purge_step = len(before) + 1 if before else None
-        self._writer = SummaryWriter(str(directory), purge_step=purge_step, flush_secs=1)
+        self._writer = EventsWriter(str(directory / "events"))
+        if before:  # what iterations after the checkpoint have left is not shown
+            start = SessionLog(status=SessionLog.START)
+            self._write(Event(wall_time=time.time(), step=len(before) + 1, session_log=start))
 
     def add(self, row: Row) -> None:
-        for name, value in row.items():
-            if name != "iteration":
-                self._writer.add_scalar(name, value, int(row["iteration"]))
+        values = [
+            Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "iteration"
+        ]
+        self._write(Event(wall_time=time.time(), step=int(row["iteration"]), summary=Summary(value=values)))
+
+    def _write(self, event: Event) -> None:
+        self._writer.write_event(event)
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
@@ -137,7 +149,11 @@ class Tracking:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         for tracker in self._trackers:
-            tracker.close()
+            try:
+                tracker.close()
+            except OSError:
+                if kind is None:  # else it is told what went wrong first
+                    raise
 
     def add(self, row: Row) -> None:
         """Takes the row of an iteration."""

@@ -2,9 +2,9 @@
 
 A run is a directory: `run.json` (all settings that hold) and `run.toml` (the same, for `--config`),
 `metrics.csv` (a row per iteration, as it goes on) and TensorBoard's events, `steps.csv` (a row per step of
-the last plan), `checkpoint/` (the newest whole checkpoint) and `curve.png`. Killing the process at any time
-leaves a usable checkpoint: a new one is complete before it takes the place of the last. A first Ctrl-C or
-SIGTERM ends the iteration that is under way, saves and stops; a second one stops at once.
+the last plan), `checkpoints/` (the newest ones, see `runs.checkpoints`) and `curve.png`. Killing the process
+at any time leaves a usable checkpoint. A first Ctrl-C or SIGTERM ends the iteration that is under way, saves
+and stops; a second one stops at once.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from typing import Any
 from ttray.core.forecast import Forecast
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.env_runner import maker_from_config
+from ttray.runs.checkpoints import (
+    checkpoint_path,
+    newest_checkpoint,
+    replace_text,
+    save_checkpoint,
+    writing,
+)
 from ttray.runs.connection import connect, is_on_cluster, quieten
 from ttray.runs.curves import curve_row, read_csv, write_csv
 from ttray.runs.directories import (
-    CHECKPOINT,
     CONFIG,
     DESCRIPTION,
     METRICS,
@@ -30,8 +36,6 @@ from ttray.runs.directories import (
     STEPS,
     check_directory,
     locked,
-    newest_checkpoint,
-    replace_checkpoint,
     runs_directory,
 )
 from ttray.runs.run import Run
@@ -68,7 +72,7 @@ class TrainingResult:
     @property
     def checkpoint(self) -> Path:
         """Of the last iteration: a policy for `ttray.evaluate`, `ttray.ope` and `ttray.collect`."""
-        return self.directory / CHECKPOINT
+        return checkpoint_path(self.directory, len(self.rows))
 
     @property
     def metrics(self) -> Path:
@@ -92,6 +96,7 @@ def train(
     num_env_runners: int | str = 2,
     label_selector: dict[str, str] | None = None,
     checkpoint_every: int = 10,
+    keep: int = 3,
     horizon: int | None = None,
     budget: int | None = None,
     delta: float | None = None,
@@ -121,6 +126,7 @@ def train(
             cluster has CPUs for; 0 collects in this process. Changes no result.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
+        keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
         horizon: Longest trajectory.
         budget: Environment steps per iteration.
         delta: Confidence of the bound.
@@ -138,6 +144,7 @@ def train(
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.
+        OSError: The directory cannot be written to, as on a full disk. The checkpoints so far are whole.
     """
     run = Run(
         preset=preset,
@@ -148,6 +155,7 @@ def train(
         num_env_runners=num_env_runners,
         label_selector=label_selector,
         checkpoint_every=checkpoint_every,
+        keep=keep,
         environment=environment,
         horizon=horizon,
         budget=budget,
@@ -193,13 +201,14 @@ def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
     """Joins or starts a Ray if one of the runs has something left to train that needs it."""
     for run, directory in zip(runs, directories, strict=True):
         # On a cluster its metrics are seen, whoever computes.
-        if (run.config().needs_ray() or is_on_cluster()) and finished_rows(run, directory) is None:
-            connect(run.num_env_runners)
+        if run.config().needs_ray() or is_on_cluster():
+            checkpoint = newest_checkpoint(directory, is_told=False)  # it is when it is used
+            if finished_rows(run, checkpoint) is None:
+                connect(run.num_env_runners)
 
 
-def finished_rows(run: Run, directory: Path) -> list[dict[str, float]] | None:
-    """The rows of a run that is in its directory already; None if there is something left to train."""
-    checkpoint = newest_checkpoint(directory)
+def finished_rows(run: Run, checkpoint: Path | None) -> list[dict[str, float]] | None:
+    """The rows of a run whose checkpoint is its last; None if there is something left to train."""
     rows = read_csv(checkpoint / METRICS) if checkpoint else []
     return rows if len(rows) >= run.num_iterations else None
 
@@ -211,7 +220,7 @@ def train_run(
 
     Args:
         run: What to train.
-        directory: Where the files go.
+        directory: Where the files go; the caller has its lock.
         on_iteration: Told the row of each iteration.
         trackers: Told it, too.
 
@@ -220,29 +229,33 @@ def train_run(
     """
     _check_same_run(run, directory)
     picture = directory / PICTURE
-    finished = finished_rows(run, directory)
-    if finished is not None:
-        if not _is_newer(picture, directory / CHECKPOINT):
+    checkpoint = newest_checkpoint(directory)
+    finished = finished_rows(run, checkpoint)
+    if checkpoint and finished is not None:
+        if not _is_newer(picture, checkpoint):
             _draw(run, finished, picture)
         return finished
-    algorithm, rows = _begin(run, directory)
+    algorithm, rows = _begin(run, checkpoint)
     directory.mkdir(parents=True, exist_ok=True)
     settings = run.to_settings()
-    (directory / DESCRIPTION).write_text(json.dumps(settings, indent=2) + "\n")
-    write_settings(directory / CONFIG, settings)
     with stop_requests() as requests:
         try:
+            with writing(directory):
+                replace_text(directory / DESCRIPTION, json.dumps(settings, indent=2) + "\n")
+                write_settings(directory / CONFIG, settings)
             with Tracking(directory, rows, trackers=trackers, name=run.name, settings=settings) as tracking:
                 while len(rows) < run.num_iterations:
                     rows.append(curve_row(algorithm.train()))
-                    tracking.add(rows[-1])
+                    with writing(directory):
+                        tracking.add(rows[-1])
                     if on_iteration:
                         on_iteration(rows[-1])
                     is_last = len(rows) == run.num_iterations
                     if requests or is_last or len(rows) % run.checkpoint_every == 0:
-                        _save(algorithm, rows, directory)
+                        with writing(directory):
+                            saved = _save(algorithm, rows, directory, run.keep)
                     if requests and not is_last:
-                        raise Stopped(requests[0], directory / CHECKPOINT)
+                        raise Stopped(requests[0], saved)
         finally:
             algorithm.stop()
         _draw(run, rows, picture)  # before signals have their usual effect again: all is done but this
@@ -253,22 +266,22 @@ def _is_newer(path: Path, than: Path) -> bool:
     return path.exists() and path.stat().st_mtime >= than.stat().st_mtime
 
 
-def _begin(run: Run, directory: Path) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
+def _begin(run: Run, checkpoint: Path | None) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
     algorithm = run.config().build_algo()
-    checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         return algorithm, []
     algorithm.restore_from_path(checkpoint)
     return algorithm, read_csv(checkpoint / METRICS)
 
 
-def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path) -> None:
+def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path, keep: int) -> Path:
     def write(checkpoint: Path) -> None:
         algorithm.save_to_path(checkpoint)
         write_csv(checkpoint / METRICS, rows)
-        write_csv(directory / STEPS, algorithm.steps())
 
-    replace_checkpoint(directory, write)
+    saved = save_checkpoint(directory, len(rows), write, keep=keep)
+    write_csv(directory / STEPS, algorithm.steps())
+    return saved
 
 
 def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
@@ -278,8 +291,8 @@ def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
     draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
 
-# How far, with how many runners, where and how often saved: none of them changes a result.
-_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every")
+# How far, with how many runners, where, how often saved and what is kept: none of them changes a result.
+_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every", "keep")
 
 
 def _check_same_run(run: Run, directory: Path) -> None:
@@ -289,7 +302,10 @@ def _check_same_run(run: Run, directory: Path) -> None:
         )
     path = directory / DESCRIPTION
     if path.exists():
-        found = json.loads(path.read_text())
+        try:
+            found = dict(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            raise ValueError(f"{path} is damaged; remove it to go on with the settings given now") from None
         asked = json.loads(json.dumps(run.to_settings()))
         for key in dict.fromkeys([*asked, *found]):
             if key not in _MAY_CHANGE and found.get(key) != asked.get(key):

@@ -21,6 +21,7 @@ from ttray.paper.comparison import LAST, final_return, with_interval
 from ttray.paper.trials import Row, Trial
 from ttray.runs.curve_pictures import PER_DECISION, draw_curve_grid
 from ttray.runs.curves import RESULTS, RETURNS
+from ttray.runs.directories import locked
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import Run
 from ttray.runs.training import train_run
@@ -92,7 +93,8 @@ def _trial(method: str, run: Run) -> Trial:
 
 def _learn(method: str, run: Run, directory: Path) -> list[Row]:
     identity = {"preset": run.preset, "gamma": run.gamma, "algorithm": method, "seed": run.seed}
-    return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
+    with locked(directory):
+        return [identity | {key: row[key] for key in RESULTS} for row in train_run(run, directory)]
 
 
 def draw_main(rows: Sequence[dict[str, Any]], path: Path) -> None:
