@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train quick test lint types format docs wheel bench clean
+.PHONY: help train quick test lint types format docs wheel bench soak clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -49,6 +49,9 @@ wheel: $(READY) ## Build the wheel; writes to dist/
 bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/performance
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python jobs/benchmark.py --results docs/performance --page docs/performance.md
+
+soak: $(READY) ## Train beside a killer and compare every bit (30 minutes); writes to runs/
+	$(BIN)/ttray soak --progress $(ARGS)
 
 clean: ## Remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

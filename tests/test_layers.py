@@ -18,6 +18,7 @@ LAYERS = (
     "service",
     "rllib",
     "runs",
+    "soak",
     "paper",
     "benchmarks",
     "cli",

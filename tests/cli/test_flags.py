@@ -23,6 +23,9 @@ from ttray.core.surrogate import IMPORTANCE_WEIGHTS
 from ttray.paper import comparison, reproduction
 from ttray.runs import evaluation, training
 from ttray.runs.presets import PRESETS
+from ttray.soak import trial
+from ttray.soak.result import SoakResult
+from ttray.soak.schedule import Schedule
 
 # The one Ray of all tests, before a command or an algorithm starts a smaller one.
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -554,6 +557,37 @@ def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatc
     assert call("bench", "core", "--page", str(tmp_path / "none.md")).code == 2
 
 
+SOAK = {
+    "--preset": ("dam-4320", lambda run, _: run.preset == "dam-4320"),
+    "--gamma": ("0.9", lambda run, _: run.gamma == 0.9),
+    "--seed": ("3", lambda run, _: run.seed == 3),
+    "--minutes": ("0.5", lambda _, rest: rest["minutes"] == 0.5),
+    "--env-runners": ("5", lambda run, _: run.num_env_runners == 5),
+    "--nodes": ("0", lambda _, rest: rest["num_nodes"] == 0),
+    "--every": ("2", lambda _, rest: rest["every_s"] == 2.0),
+    "--env": ("ttray/Dam-v0", lambda run, _: (run.preset, run.environment) == (None, "ttray/Dam-v0")),
+    "--horizon": ("30", lambda run, _: run.horizon == 30),
+    "--budget": ("300", lambda run, _: run.budget == 300),
+    "--directory": ("there", lambda *_: Path("there/soak.png").exists()),
+}
+
+
+@pytest.mark.parametrize(("flag", "value", "holds"), [(flag, *pair) for flag, pair in SOAK.items()])
+def test_soak_disturbs_what_it_is_told(call, monkeypatch, flag, value, holds):
+    spy = Spy()
+
+    def soak(run, **rest):
+        spy(run, rest)
+        return SoakResult(run, Schedule(run.seed, rest["every_s"]))
+
+    monkeypatch.setattr(trial, "soak", soak)
+    more = ("--horizon", "40", "--budget", "400") if flag == "--env" else ()
+    done = call("soak", flag, value, *more)
+    assert done.code == 1  # nothing was trained, so nothing was survived
+    assert holds(*spy.arguments)
+    assert "survived    0 kills" in done.out
+
+
 SUBMIT = {
     "--address": ("10.0.0.1:8265", lambda a, k: a == "http://10.0.0.1:8265"),
     "--working-dir": (".", lambda a, k: Path(k["runtime_env"]["working_dir"]).is_absolute()),
@@ -623,12 +657,13 @@ TESTED_ELSEWHERE = {
     ("compare", "--json"), ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
     ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
     ("evaluate", "--env"), ("evaluate", "--module"), ("collect", "--module"), ("ope", "--module"),
+    ("soak", "--progress"), ("soak", "--json"),
 }  # fmt: skip
 
 
 def test_no_flag_is_left_out_here():
     tables = {"train": TRAIN, "plan": PLAN, "collect": COLLECT, "evaluate": EVALUATE, "ope": OPE,
-              "compare": COMPARE, "reproduce": REPRODUCE, "submit": SUBMIT}  # fmt: skip
+              "compare": COMPARE, "reproduce": REPRODUCE, "submit": SUBMIT, "soak": SOAK}  # fmt: skip
     tested = {(name, flag) for name, table in tables.items() for flag in table} | TESTED_ELSEWHERE
     existing = {
         (name, parameter.opts[0])

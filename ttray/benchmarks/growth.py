@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from ttray.benchmarks.cases import Case
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
+from ttray.core.memory import resident_bytes
 from ttray.core.threads import torch_threads
 from ttray.runs.drawing import PALETTE, plt
 from ttray.service.service import RolloutService
@@ -108,17 +108,13 @@ def _collect(case: Case, num_quotas: int | None = None) -> _Cost:
     with torch_threads(1):
         small = replace(_CASE, budget=_CASE.horizon)
         RolloutService(small.maker()).collect_work(small.work(0)).batch()  # loads code
-        before = _resident_bytes()
+        before = resident_bytes()
         started = time.perf_counter()
         settings = DispatchSettings(quotas_per_env_runner=num_quotas)
         batch = RolloutService(case.maker(), settings=settings).collect_work(case.work(1)).batch()
         time_s = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _Cost(time_s, peak - before, batch.table.nbytes)
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def draw(result: Result) -> Any:

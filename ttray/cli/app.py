@@ -17,6 +17,7 @@ from ttray.cli.ope import ope
 from ttray.cli.plan import plan
 from ttray.cli.report import report
 from ttray.cli.reproduce import figure_names, reproduce
+from ttray.cli.soak import soak
 from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
 from ttray.cli.train import train
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _KINDS = {reproduce: listing(figure_names), bench: listing(benchmark_names)}
-for command in (plan, train, evaluate, report, ope, collect, compare, reproduce, bench):
+for command in (plan, train, evaluate, report, ope, collect, compare, reproduce, bench, soak):
     app.command(cls=_KINDS.get(command))(command)
 # What follows `--` is another command with options of its own.
 app.command(context_settings={"allow_extra_args": True})(submit)

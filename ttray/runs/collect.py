@@ -62,7 +62,6 @@ def collect(
         The table in canonical order (see `ttray.core.batch`).
     """
     quieten()
-    check_count("seed", seed, minimum=0)
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     # All that can be refused, before the seconds that Ray takes to start.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -34,8 +36,6 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
 def start_embedded(num_cpus: int, **options: Any) -> None:
     """Starts a Ray that listens on the loopback only; it ends with this process.
 
-    Ray binds every port to the loopback where the machine's address is the loopback's, and takes that for the
-    address where it offers no clusters, as on macOS. An address given to `ray.init` would be replaced.
     Another process of this machine can join it with `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0`.
 
     Args:
@@ -43,10 +43,8 @@ def start_embedded(num_cpus: int, **options: Any) -> None:
         **options: Others of `ray.init`.
     """
     import ray
-    from ray._private import ray_constants
 
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
+    with on_loopback():
         ray.init(
             address="local",  # a `ray start` on this machine would otherwise be joined
             num_cpus=num_cpus,
@@ -55,6 +53,20 @@ def start_embedded(num_cpus: int, **options: Any) -> None:
             log_to_driver=False,
             **options,
         )
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """Has what Ray starts within listen on the loopback only.
+
+    Ray binds every port to the loopback where the machine's address is the loopback's, and takes that for the
+    address where it offers no clusters, as on macOS. An address given to `ray.init` would be replaced.
+    """
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
 

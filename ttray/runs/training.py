@@ -38,6 +38,7 @@ from ttray.runs.directories import (
     locked,
     runs_directory,
 )
+from ttray.runs.head import watched_head
 from ttray.runs.run import Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
@@ -173,7 +174,8 @@ def train(
         if on_start:
             on_start(run, where)
         connect_for([run], [where])
-        rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
+        with watched_head(f"Run the same command again to go on from the newest checkpoint in {where}"):
+            rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
 
 

@@ -1,0 +1,148 @@
+"""A short soak on a real Ray, and the killer on processes of its own."""
+
+import itertools
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.small import small_config
+from ttray.cli.app import app
+from ttray.runs.run import Run
+from ttray.soak.killer import Killer
+from ttray.soak.result import Iteration, SoakResult
+from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Disturbance, Schedule
+from ttray.soak.trial import _iteration, soak
+
+SMALL = ("--env", "ttray/Dam-v0", "--horizon", "40", "--budget", "2400", "--gamma", "0.9")
+
+
+def first(schedule, number=200):
+    return list(itertools.islice(schedule, number))
+
+
+def test_a_schedule_is_a_function_of_its_seed():
+    schedule = Schedule(3, 8.0, loses_nodes=True)
+    planned = first(schedule)
+    assert planned == first(schedule) == first(Schedule(3, 8.0, loses_nodes=True))
+    assert planned != first(Schedule(4, 8.0, loses_nodes=True))
+    assert {each.kind for each in planned} == {KILL, STOP, LOSE_NODE}
+    assert LOSE_NODE not in {each.kind for each in first(Schedule(3, 8.0))}
+    assert all(before.at_s < after.at_s for before, after in itertools.pairwise(planned))
+    assert 6.0 < planned[-1].at_s / len(planned) < 10.0
+    assert all((2.0 <= each.stop_s <= 15.0) == (each.kind == STOP) for each in planned)
+    assert {each.among(3) for each in planned} == {0, 1, 2}
+
+
+@pytest.fixture
+def victim():
+    """A process that looks like one of Ray's."""
+    with subprocess.Popen(["ray::victim", "600"], executable="/bin/sleep") as process:
+        yield process
+        process.kill()
+
+
+def state_of(process):
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_killer_strikes_only_while_it_may_and_lets_the_stopped_go_on(victim):
+    stop, kill = Disturbance(0.0, STOP, 0.0, 600.0), Disturbance(0.0, KILL, 0.5)
+    with Killer([stop], lambda: {7: victim.pid}) as killer:
+        time.sleep(0.1)
+        assert not killer.struck
+        with killer.striking():
+            until(lambda: killer.struck)
+        until(lambda: state_of(victim) == "T")
+    assert [(each.planned, each.whom) for each in killer.struck] == [(stop, 7)]
+    until(lambda: state_of(victim) == "S")
+    with Killer([kill], lambda: {1: 0, 7: victim.pid}) as killer, killer.striking():
+        assert victim.wait(60) == -signal.SIGKILL
+    assert killer.struck[0].whom == 7
+
+
+def test_the_killer_spares_what_is_not_rays_and_says_when_it_fails():
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        with Killer([Disturbance(0.0, KILL, 0.0)], lambda: {1: stranger.pid}) as killer, killer.striking():
+            until(lambda: killer.struck)
+        assert stranger.poll() is None
+        stranger.kill()
+    with Killer([Disturbance(0.0, KILL, 0.0)], dict) as killer, killer.striking():
+        until(lambda: killer.struck)
+    assert killer.struck[0].whom is None
+    with Killer([Disturbance(0.0, KILL, 0.0)], lambda: 1 / 0) as killer:
+        with killer.striking():
+            until(lambda: killer._problem)
+        with pytest.raises(RuntimeError, match="the killer has failed: ZeroDivisionError"), killer.striking():
+            pass
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_a_short_soak_survives_with_every_bit(tmp_path):
+    options = ("--minutes", "0.05", "--every", "0.5", "--env-runners", "2", "--nodes", "0", "--seed", "1")
+    ran = CliRunner().invoke(app, ["soak", *SMALL, *options, "--directory", str(tmp_path), "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads((tmp_path / "soak.json").read_text())
+    summary = found["summary"]
+    assert summary["is_same"]
+    assert summary["error"] is None
+    assert summary["num_kills"] >= 1
+    assert summary["num_iterations"] == len(found["iterations"]["time_s"]) >= 2
+    assert all(found["iterations"]["is_same"])
+    assert found["schedule"]["seed"] == 1
+    planned = first(Schedule(1, 0.5), len(found["disturbances"]))
+    assert [each["planned"]["at_s"] for each in found["disturbances"]] == [each.at_s for each in planned]
+    assert all(each["at_s"] >= each["planned"]["at_s"] for each in found["disturbances"])
+    assert (tmp_path / "soak.png").stat().st_size > 10_000
+
+
+def test_a_single_other_bit_is_seen():
+    """Two pairs of trainings in this process: alike, and with different seeds."""
+    trainings = [small_config(seed=seed).build_algo() for seed in (0, 0, 0, 1)]
+    killer = Killer([], dict)
+    try:
+        result = SoakResult(Run(num_env_runners=1), Schedule(0, 1.0))
+        result.iterations.append(_iteration(trainings[:2], killer))
+        assert result.is_survived
+        result.iterations.append(_iteration(trainings[2:], killer))
+        assert not result.is_same
+        assert not result.is_survived
+    finally:
+        for training in trainings:
+            training.stop()
+
+
+def test_the_figures_are_what_happened():
+    times = [9.0, 1.0, 1.0, 4.0, 2.0]
+    result = SoakResult(Run(num_env_runners=2), Schedule(0, 1.0))
+    for number, time_s in enumerate(times):
+        disturbed = time_s == 4.0
+        runners = 1 if time_s == 2.0 else 2
+        result.iterations.append(Iteration(0.0, time_s, runners, int(disturbed), 0, 100 + number, True))
+    summary = result.summary()
+    assert summary["undisturbed_iteration_s"] == 1.0
+    assert summary["time_lost_s"] == 8.0 - 4 * 1.0
+    assert (summary["first_memory_bytes"], summary["last_memory_bytes"]) == (100, 104)
+    assert summary["num_quotas_redispatched"] == 1
+    result.error = "all are gone"
+    assert not result.is_survived
+
+
+def test_what_cannot_be_soaked_is_refused():
+    with pytest.raises(ValueError, match="needs a number of env runners to disturb, found 0"):
+        soak(Run(num_env_runners=0))
+    with pytest.raises(ValueError, match="minutes must be a finite number above 0, found 0"):
+        soak(Run(), minutes=0)
+    with pytest.raises(ValueError, match="every_s must be a finite number above 0, found -1"):
+        soak(Run(), every_s=-1)

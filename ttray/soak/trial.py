@@ -1,0 +1,108 @@
+"""A soak: a training beside a killer, compared after every iteration with the same training left in peace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from ray.exceptions import RayError
+
+from ttray.core.batch import digest
+from ttray.core.checks import check_count, check_positive
+from ttray.core.memory import resident_bytes
+from ttray.rllib.algorithm import TTPOIS
+from ttray.runs.run import Run
+from ttray.runs.stopping import stop_requests
+from ttray.soak.killer import Killer, processes_of
+from ttray.soak.nodes import ray_to_disturb
+from ttray.soak.result import Iteration, SoakResult
+from ttray.soak.schedule import Schedule
+
+OnIteration = Callable[[SoakResult], None]
+
+
+def soak(
+    run: Run,
+    *,
+    minutes: float = 30.0,
+    every_s: float = 10.0,
+    num_nodes: int = 0,
+    stop_s: tuple[float, float] = (2.0, 15.0),
+    on_iteration: OnIteration | None = None,
+) -> SoakResult:
+    """Trains a run beside a killer, and the same run in this process, where nothing dies.
+
+    The second is a step behind, so that a difference is known in the iteration in which it arises, and ends
+    the soak; so does Ctrl-C, or an error of the disturbed training, which is then in the result.
+
+    Args:
+        run: What to train; needs env runners, for somebody must die.
+        minutes: When to stop. The clock, and the killer, start after the first iteration.
+        every_s: Mean time between disturbances.
+        num_nodes: Of a cluster inside this machine, whose nodes are lost, too; 0 for an embedded Ray.
+        stop_s: The shortest and the longest time for which an env runner is stopped.
+        on_iteration: Told the result so far.
+    """
+    if not isinstance(run.num_env_runners, int) or run.num_env_runners < 1:
+        raise ValueError(f"a soak needs a number of env runners to disturb, found {run.num_env_runners!r}")
+    check_positive("minutes", minutes)
+    check_count("num_nodes", num_nodes, 0)
+    schedule = Schedule(run.seed, every_s, loses_nodes=num_nodes > 0, stop_s=stop_s)
+    disturbed, calm = run.config(), _in_peace(run).config()
+    for config in (disturbed, calm):
+        config.validate()
+    result = SoakResult(run, schedule)
+    with stop_requests() as requests, ray_to_disturb(run.num_env_runners, num_nodes) as nodes:
+        pair = disturbed.build_algo(), calm.build_algo()
+        actors = pair[0].env_runner_group._worker_manager.actors()
+        killer = Killer(schedule, partial(processes_of, actors), nodes)
+        result.disturbances = killer.struck
+        try:
+            first = _iteration(pair, killer)  # env runners start, and nobody strikes
+            result.iterations.append(replace(first, begun_s=-first.time_s))
+            with killer:
+                while killer.now_s < 60.0 * minutes and not requests and result.is_same:
+                    result.iterations.append(_iteration(pair, killer))
+                    if on_iteration:
+                        on_iteration(result)
+        except (RuntimeError, RayError) as error:  # of the disturbed one: the other has nothing to fail on
+            result.error = str(error)
+        finally:
+            for algorithm in pair:
+                algorithm.stop()
+    return result
+
+
+def _in_peace(run: Run) -> Run:
+    """The same run in this process."""
+    settings = {key: value for key, value in run.settings.items() if key != "optimise_on"}
+    return replace(run, num_env_runners=0, label_selector=None, settings=settings)
+
+
+def _iteration(pair: tuple[TTPOIS, TTPOIS], killer: Killer) -> Iteration:
+    """Trains both for an iteration, the killer beside the first of them alone."""
+    disturbed, calm = pair
+    begun_s = killer.now_s
+    with killer.striking():
+        counts = disturbed.train()["env_runners"]
+        ended_s = killer.now_s
+    calm.train()
+    return Iteration(
+        begun_s=begun_s,
+        time_s=ended_s - begun_s,
+        num_env_runners=int(counts["num_env_runners"]),
+        num_quotas_redispatched=int(counts["num_quotas_redispatched"]),
+        num_quotas_backed_up=int(counts["num_quotas_backed_up"]),
+        memory_bytes=resident_bytes(),
+        is_same=_bits_of(disturbed) == _bits_of(calm),
+    )
+
+
+def _bits_of(algorithm: TTPOIS) -> tuple[str, str]:
+    """Digests of the weights after an iteration and of its batch."""
+    hasher = hashlib.sha256()
+    for name, weight in sorted(algorithm.get_module().state_dict().items()):
+        hasher.update(name.encode() + weight.numpy().tobytes())
+    return hasher.hexdigest(), digest(algorithm.last_batch)
