@@ -1,5 +1,6 @@
 """Every flag of every command changes what it says; wrong values get an error with the choices."""
 
+import io
 import json
 import math
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
 import ttray
 from ttray.benchmarks import suite
@@ -128,6 +130,19 @@ def test_flags_of_train(call, spied_training, flag):
     assert not changed(*spied_training.arguments)
     assert call("train", flag, *value.split()).code == 0
     assert changed(*spied_training.arguments)
+
+
+def test_nothing_is_printed_into_the_bar(call, spied_training, monkeypatch):
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=80, soft_wrap=True)
+    monkeypatch.setattr("ttray.cli.terminal.err", console)
+    monkeypatch.setattr("ttray.cli.train.out", console)
+    assert call("train", "--iterations", "1").code == 0
+    settings, bar, rest = terminal.getvalue().partition("training")
+    assert bar
+    assert "hidden_sizes" in settings
+    assert "hidden_sizes" not in rest
+    assert "1/1" in rest
 
 
 def test_a_file_of_settings_gives_way_to_the_command_line(call, spied_training):
@@ -667,12 +682,33 @@ def test_help_lists_what_can_be_reproduced_and_measured(call, monkeypatch):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_examples_within_eighty_columns(call, name, monkeypatch):
+def test_help_shows_examples_and_whole_names_within_eighty_columns(call, name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     done = call(name, "--help")
     assert done.code == 0
     assert f"ttray {name} " in done.out
     assert max(map(len, done.out.splitlines())) <= 80
+    assert "…" not in done.out
+    words = done.out.split()
+    assert not [flag for each in COMMANDS[name].params for flag in each.secondary_opts if flag not in words]
+    flags = [flag for each in COMMANDS[name].params for flag in each.opts if flag.startswith("--")]
+    assert flags
+    assert not [flag for flag in flags if flag not in words]
+
+
+def test_the_list_of_commands_says_what_each_does(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = call("--help").out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("..") for line in lines)
+
+
+def test_settings_are_completed(monkeypatch, call, capsys):
+    monkeypatch.setenv("_TTRAY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ttray train --set gain_t")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    monkeypatch.setattr("sys.argv", ["ttray"])
+    assert call().out.split() == ["gain_tolerance="]
 
 
 @pytest.mark.parametrize(

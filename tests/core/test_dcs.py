@@ -408,7 +408,7 @@ UNIFORM = DataCollectionStrategy([2, 2])
         (lambda: dcs.step_costs(5, -0.5), "gamma .* found -0.5"),
         (lambda: dcs.step_costs(5, math.nan), "gamma .* found nan"),
         (lambda: dcs.step_costs(5, "0.9"), "gamma .* found '0.9'"),
-        (lambda: planning.plan("best", horizon=5, budget=9, gamma=1), "'best'; choose .*truncated, uni"),
+        (lambda: planning.plan("best", horizon=5, budget=9, gamma=1), "one of truncated, uni.* found 'best'"),
         (lambda: DataCollectionStrategy([]), r"not empty, found shape \(0,\)"),
         (lambda: DataCollectionStrategy([[1]]), r"one-dimensional .* found shape \(1, 1\)"),
         (lambda: DataCollectionStrategy([2.5, 1]), r"integers, found \[2.5 1. \]"),
@@ -479,7 +479,7 @@ UNIFORM = DataCollectionStrategy([2, 2])
         ),
         (
             lambda: planning.required_budget(1, delta=0.1, horizon=5, gamma=1, strategy="best"),
-            "unknown strategy 'best'; choose one of truncated, uniform, exact",
+            "strategy must be one of truncated, uniform, exact.* found 'best'",
         ),
     ],
 )

@@ -171,3 +171,84 @@ def test_flipped_and_cut_files_are_read_or_refused(path, kind, where, flip, cut)
         data[at] ^= flip
     path.write_bytes(bytes(data))
     read_or_refuse(path)
+
+
+WILD_CELLS = st.sampled_from(
+    [None, -1, 0, 1, 5, 7, 2**31 - 1, -(2**31), 2**62, -(2**63), 0.5, 1e30, -0.0, np.nan, np.inf, True, False]
+)
+OTHER_TYPES = [pa.string(), pa.int8(), pa.float64(), pa.bool_(), pa.null(), pa.list_(pa.int64()), pa.binary()]
+
+
+def with_other_cell(table, name, row, value):
+    """One value of a column replaced, in a list its first; the same table if it does not fit."""
+    cells = table[name].to_pylist()
+    cell = cells[row % len(cells)]
+    cells[row % len(cells)] = [value, *cell[1:]] if isinstance(cell, list) and cell else value
+    try:
+        return with_values(table, name, pa.array(cells, table.schema.field(name).type))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return table
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    cells=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 99), WILD_CELLS),
+        min_size=1,
+        max_size=3,
+    ),
+    compression=st.sampled_from(["snappy", "zstd", "none"]),
+)
+def test_fuzzed_values_are_read_or_refused(path, kind, cells, compression):
+    table = TABLES[kind]
+    for column, row, value in cells:
+        table = with_other_cell(table, table.column_names[column % table.num_columns], row, value)
+    pq.write_table(table, path, compression=compression)
+    read_or_refuse(path)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    column=st.integers(0, 9),
+    how=st.sampled_from(["drop", "rename", "twice", *OTHER_TYPES]),
+    rows=st.sampled_from([None, 0, 1]),
+)
+def test_fuzzed_columns_are_read_or_refused(path, kind, column, how, rows):
+    table = TABLES[kind].slice(0, rows)
+    position = column % table.num_columns
+    name = table.column_names[position]
+    if how == "drop":
+        table = table.drop_columns([name])
+    elif how == "rename":
+        table = table.rename_columns({name: name.upper()})
+    elif how == "twice":
+        table = table.append_column(name, table[name])
+    else:
+        table = table.set_column(position, name, pa.nulls(table.num_rows, how))
+    pq.write_table(table, path)
+    read_or_refuse(path)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    patches=st.lists(
+        st.tuples(st.integers(1, 4000), st.binary(min_size=1, max_size=9)), min_size=1, max_size=4
+    ),
+    length=st.none() | st.integers(0, 2**32 - 1),
+    magic=st.sampled_from([b"PAR1", b"PARE", b"ARRO"]),
+)
+def test_a_damaged_footer_is_read_or_refused(path, kind, patches, length, magic):
+    """Where Parquet keeps its sizes and offsets: whatever they say, nothing large is allocated."""
+    batch.write_parquet(TABLES[kind], path)
+    data = bytearray(path.read_bytes())
+    for from_end, patch in patches:
+        at = max(len(data) - 8 - from_end, 0)
+        data[at : at + len(patch)] = patch
+    if length is not None:
+        data[-8:-4] = length.to_bytes(4, "little")
+    data[-4:] = magic
+    path.write_bytes(bytes(data))
+    read_or_refuse(path)

@@ -378,5 +378,5 @@ def test_bad_baselines_are_value_errors(baseline, message):
 
 
 def test_unknown_weights_are_a_value_error():
-    with pytest.raises(ValueError, match="'step'; choose one of trajectory, per_decision"):
+    with pytest.raises(ValueError, match="one of trajectory, per_decision, found 'step'"):
         surrogate_of("step")

@@ -260,7 +260,7 @@ def test_planner_that_exceeds_the_budget_is_refused(monkeypatch):
     ("call", "message"),
     [
         (lambda: planning.register("exact", planning.adaptive), "there already is a planner 'exact'"),
-        (lambda: plan("best", horizon=3, budget=6, gamma=0.5), "unknown strategy 'best'; choose one of tru"),
+        (lambda: plan("best", horizon=3, budget=6, gamma=0.5), "strategy must be one of tru.*, found 'best'"),
         (lambda: adaptive(3, 6, 0.5, Observed.empty(4, 0.5)), "of horizon 4 and discount 0.5, the plan of 3"),
         (lambda: adaptive(3, 6, 0.5, Observed.empty(3, 0.6)), "of horizon 3 and discount 0.6, the plan of 3"),
         (lambda: adaptive(3, 2, 0.5), "found budget=2 and horizon=3"),

@@ -57,15 +57,15 @@ CASES = {
     "delta of 1": (lambda: small_config(delta=1.0), r"delta must be .*\(0, 1\), found 1.0"),
     "unknown strategy": (
         lambda: small_config(strategy="best"),
-        "unknown strategy 'best'; choose one of truncated, uniform, exact",
+        "strategy must be one of truncated, uniform, exact.* found 'best'",
     ),
     "unknown importance weights": (
         lambda: small_config(importance_weights="per_step"),
-        "unknown importance_weights 'per_step'; choose one of trajectory, per_decision",
+        "importance_weights must be one of trajectory, per_decision, found 'per_step'",
     ),
     "unknown baseline": (
         lambda: small_config(baseline="mean"),
-        "unknown baseline 'mean'; choose one of none, per_step",
+        "baseline must be one of none, per_step, found 'mean'",
     ),
     "unknown place of the optimisation": (
         lambda: small_config(optimise_on="cluster"),

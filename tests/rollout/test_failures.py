@@ -67,7 +67,7 @@ def test_a_wrong_shape_inside_a_dict_is_not_broadcast():
         def _observe(self):
             return {"a": np.zeros(1, np.float32), "b": 1}
 
-    with pytest.raises(RolloutError, match=r"shape \(5,\), its space says \(6,\)"):
+    with pytest.raises(RolloutError, match=r"observation\[.a.\] has shape \(1,\), its space says \(2,\)"):
         roll(EnvironmentMaker.of(Short, {"observation": "dict"}), strategy_of(0, 2))
 
 

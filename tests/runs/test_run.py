@@ -72,7 +72,7 @@ def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
     ("settings", "message"),
     [
         ({"preset": "dma"}, "no preset 'dma'; choose one of"),
-        ({"algorithm": "PPO"}, r"unknown algorithm 'PPO'; choose one of \['POIS', 'TTPOIS'\]"),
+        ({"algorithm": "PPO"}, "algorithm must be one of TTPOIS, POIS, found 'PPO'"),
         ({"num_iterations": 0}, "num_iterations must be an integer, at least 1, found 0"),
         ({"num_iterations": 1.5}, "num_iterations must be an integer, at least 1, found 1.5"),
         ({"checkpoint_every": 0}, "checkpoint_every must be an integer, at least 1, found 0"),

@@ -104,6 +104,8 @@ class ProbeEnv(gymnasium.Env):
                 observation = self._observe()
             case "shape":
                 observation = np.zeros(1, np.float32)
+            case "list":
+                observation = observation.tolist()
         return observation, reward, False, self._fault == "truncate", {}
 
     def _fires(self):

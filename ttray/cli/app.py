@@ -25,7 +25,7 @@ from ttray.cli.train import train
 app = typer.Typer(
     name="ttray",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -61,6 +61,6 @@ def main() -> NoReturn:
 
 def run_alone(command: Callable[..., Any]) -> NoReturn:
     """Runs one subcommand as a program of its own, as the scripts in `jobs/` are."""
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     alone.command(cls=_KINDS.get(command))(command)
     run(alone)

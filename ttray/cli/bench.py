@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ttray.cli.terminal import all_of, out
-from ttray.runs.directories import runs_directory
+from ttray.runs.directories import check_directory, runs_directory
 
 
 def benchmark_names() -> list[str]:
@@ -44,6 +44,7 @@ def bench(
 
     asked = all_of(benchmark_names())(what) or ["all"]
     results = results or runs_directory() / "bench"
+    check_directory(results)
     for name, benchmark in suite.BENCHMARKS.items():
         if name in asked or "all" in asked:
             out.print(f"== {name}: {benchmark.meaning}", markup=False)

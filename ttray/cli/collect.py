@@ -46,8 +46,10 @@ def collect(
     from ttray.core.batch import write_parquet
     from ttray.rllib.policy_files import training_of
     from ttray.runs.checkpoints import find_checkpoint
+    from ttray.runs.directories import check_file
     from ttray.runs.tasks import choose_task
 
+    check_file(output)
     if policy is not None and preset is None:
         trained = training_of(find_checkpoint(policy))
         environment: Any = trained.maker(env)

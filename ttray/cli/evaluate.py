@@ -41,7 +41,7 @@ def evaluate(
     label: options.Labels = None,
     json: options.Json = False,
 ) -> None:
-    """Evaluate a trained policy on a fresh batch: its return, with intervals.
+    """Evaluate a trained policy on a fresh batch, with intervals.
 
     ttray evaluate runs/dam-TTPOIS-0.95-0 --budget 100000
 

@@ -36,7 +36,7 @@ def ope(
     clip: Annotated[float | None, typer.Option(help="Largest weight; biased.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Evaluate a policy on recorded batches of another one, without running it.
+    """Evaluate a policy on recorded batches, without running it.
 
     Four estimators side by side. The exit code is 3 when both unbiased ones are worthless, by their weights
     or by their bounds.

@@ -27,7 +27,7 @@ def plan(
     png: Annotated[Path | None, typer.Option(help="Also draw it into this file.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Plan a data collection strategy: how many trajectories of which lengths.
+    """Plan a data collection strategy: lengths, and how many of each.
 
     ttray plan --preset dam --gamma 0.95
 
@@ -35,8 +35,11 @@ def plan(
 
     ttray plan --preset dam --gamma 0.95 --accuracy 0.5
     """
+    from ttray.runs.directories import check_file
     from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 
+    if png is not None:
+        check_file(png)
     if preset is None and horizon is not None and budget is not None:  # all of one's own
         gamma = DEFAULT_GAMMA if gamma is None else gamma
     else:

@@ -19,7 +19,9 @@ def report(
     html: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
     json: options.Json = False,
 ) -> None:
-    """Write one page about runs, and a plan explorer, for a browser; it loads nothing.
+    """Write a page about runs, with a plan explorer, for a browser.
+
+    It loads nothing from anywhere.
 
     ttray report runs/dam-TTPOIS-0.95-0
 

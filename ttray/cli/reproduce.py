@@ -10,7 +10,7 @@ import typer
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
 from ttray.runs.connection import connect
-from ttray.runs.directories import runs_directory
+from ttray.runs.directories import check_directory, runs_directory
 
 
 def figure_names() -> list[str]:
@@ -63,6 +63,8 @@ def reproduce(
     chosen = reproduction.choose(names, known)
     directory = directory or runs_directory() / "reproduce"
     results = results or directory / "results"
+    check_directory(directory)
+    check_directory(results)
     command = " ".join(["ttray reproduce", *names])
     command += "".join(
         f" --{name} {value}" for name, value in (("runs", runs), ("iterations", iterations)) if value

@@ -34,7 +34,7 @@ def submit(
     wait: Annotated[bool, typer.Option(help="Follow the log until the job ends.")] = True,
     json: options.Json = False,
 ) -> None:
-    """Run any other command as a Ray job on a cluster, and follow its log.
+    """Run any other command as a Ray job, and follow its log.
 
     Write its files to storage that outlives the job: --directory, or TTRAY_RUNS set on the cluster.
     The token of the cluster is taken from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, as Ray does

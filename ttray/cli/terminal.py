@@ -190,4 +190,5 @@ def _bar() -> Progress:
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         console=err,
+        redirect_stdout=out.is_terminal,  # what is printed meanwhile is shown above; a file gets its own
     )

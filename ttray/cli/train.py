@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,6 +118,8 @@ def train(
         del given[name]
     started = time.monotonic()
 
+    tracker = Tracker("training", flags["num_iterations"], progress)
+
     def tell(run: Run, directory: Path) -> None:
         if not json:
             out.print(
@@ -125,8 +128,9 @@ def train(
             )
             words = ", ".join(f"{key} {_word(value)}" for key, value in run.to_settings().items())
             out.print(textwrap.fill(words, 79, initial_indent="  ", subsequent_indent="  "), markup=False)
+        shown.enter_context(tracker)  # not before: what is printed would break its bar
 
-    with Tracker("training", iterations, progress) as tracker:
+    with ExitStack() as shown:
 
         def show(row: dict[str, float]) -> None:
             tracker.update(

@@ -14,21 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ttray.core.checks import check_count, check_real
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.checks import check_real
+from ttray.core.dcs import DataCollectionStrategy, check_horizon
 from ttray.core.ragged import RaggedBatch
 
 BASELINES = ("none", "per_step")
 """Names for settings: zero everywhere, or the means of a `PerStepBaseline`."""
 
 _PRIOR_SAMPLES = 10.0  # what the mean of later steps counts for beside the samples of a step
-
-
-def check_baseline(name: str) -> str:
-    """Returns the name; one that there is not is a ValueError."""
-    if name not in BASELINES:
-        raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(BASELINES)}")
-    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +52,7 @@ class PerStepBaseline:
     @classmethod
     def empty(cls, horizon: int) -> PerStepBaseline:
         """Before the first batch: 0 is expected of every step."""
-        zeros = np.zeros(check_count("horizon", horizon))
+        zeros = np.zeros(check_horizon(horizon))
         return cls(zeros, zeros)
 
     @classmethod

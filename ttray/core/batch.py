@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ttray.core import metadata
+from ttray.core.checks import check_kind, settle
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.distributions import from_description
 from ttray.core.ragged import RaggedBatch, as_tensors
@@ -45,6 +46,10 @@ class BatchInfo:
     strategy: DataCollectionStrategy
     gamma: float | None
     distribution: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_kind("strategy", self.strategy, DataCollectionStrategy)
+        settle(self, metadata.ORIGIN_CHECKS)
 
     def to_metadata(self) -> dict[bytes, bytes]:
         """For the schema of its table."""

@@ -27,8 +27,10 @@ from ttray.core.checks import (
 
 __all__ = [
     "MAX_BUDGET",
+    "MAX_HORIZON",
     "DataCollectionStrategy",
     "allocate",
+    "check_horizon",
     "check_plan",
     "exact",
     "hoeffding_width",
@@ -43,6 +45,8 @@ __all__ = [
 
 # Planning divides budgets in float64, which counts exactly up to here.
 MAX_BUDGET = 2**53
+# A plan has arrays of this size: longer than any that was ever collected, and planned within seconds.
+MAX_HORIZON = 10**7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +68,11 @@ class DataCollectionStrategy:
 
     def __post_init__(self) -> None:
         samples = check_descending_counts("samples_per_step", self.samples_per_step)
+        if len(samples) > MAX_HORIZON or samples.sum(dtype=np.float64) > MAX_BUDGET:
+            raise ValueError(
+                f"samples_per_step may have {MAX_HORIZON} steps and {MAX_BUDGET} samples at most, found "
+                f"{len(samples)} steps of up to {samples[0]} samples; plan less"
+            )
         samples.flags.writeable = False
         object.__setattr__(self, "samples_per_step", samples)
         if self.gamma is not None:
@@ -134,7 +143,7 @@ def step_costs(horizon: int, gamma: float) -> NDArray[np.float64]:
 
     c_t = γ^2t + 2 γ^t Σ_{t'>t} γ^t', in a form that is accurate up to γ = 1, where it is 2(T-t)-1.
     """
-    return np.square(_root_step_costs(check_count("horizon", horizon), check_gamma(gamma)))
+    return np.square(_root_step_costs(check_horizon(horizon), check_gamma(gamma)))
 
 
 def truncated(horizon: int, budget: int, gamma: float) -> DataCollectionStrategy:
@@ -373,8 +382,13 @@ def _check_renyi2(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
+def check_horizon(value: int) -> int:
+    """Returns the length of the longest trajectory."""
+    return check_count("horizon", value, maximum=MAX_HORIZON)
+
+
 def _check_budget(horizon: int, budget: int) -> tuple[int, int]:
-    horizon, budget = check_count("horizon", horizon), check_count("budget", budget)
+    horizon, budget = check_horizon(horizon), check_count("budget", budget)
     if not horizon <= budget <= MAX_BUDGET:
         raise ValueError(
             f"the budget must be at least the horizon and at most {MAX_BUDGET}, found "

@@ -9,8 +9,10 @@ with them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,13 +20,25 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ttray.core.baselines import check_baseline
+from ttray.core.baselines import BASELINES
 from ttray.core.batch import BatchInfo
-from ttray.core.checks import check_count, check_delta, check_gamma, check_positive
+from ttray.core.checks import (
+    Check,
+    check_count,
+    check_delta,
+    check_gamma,
+    check_kind,
+    check_one_of,
+    check_positive,
+    optional,
+    settle,
+)
 from ttray.core.holders import Holder, trained
 from ttray.core.part_bound import BoundSpec, Forward, PartFacts, Request, WeightSums
 from ttray.core.search import SearchSettings, maximise
-from ttray.core.surrogate import Sums, bound, surrogate_of
+from ttray.core.surrogate import IMPORTANCE_WEIGHTS, Sums, bound
+
+_MAX_THREADS = 1_024  # more than any machine has cores
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,7 @@ class ImprovementSettings:
     """What an improvement needs to know.
 
     Attributes:
+        checks: What each setting may be.
         gamma: The discount, 0 < γ ≤ 1.
         delta: Confidence level of the bound, in (0, 1); larger is bolder.
         importance_weights: "trajectory" (the paper's) or "per_decision".
@@ -44,6 +59,17 @@ class ImprovementSettings:
         search: How the bound is climbed.
     """
 
+    checks: ClassVar[Mapping[str, Check]] = {
+        "gamma": lambda _, value: check_gamma(value),
+        "delta": lambda _, value: check_delta(value),
+        "importance_weights": partial(check_one_of, choices=IMPORTANCE_WEIGHTS),
+        "baseline": partial(check_one_of, choices=BASELINES),
+        "importance_weight_clip": optional(check_positive),
+        "min_max_reward": optional(check_positive),
+        "num_learner_threads": optional(partial(check_count, maximum=_MAX_THREADS)),
+        "search": partial(check_kind, kind=SearchSettings),
+    }
+
     gamma: float
     delta: float
     importance_weights: str = "trajectory"
@@ -54,15 +80,7 @@ class ImprovementSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
 
     def __post_init__(self) -> None:
-        check_gamma(self.gamma)
-        check_delta(self.delta)
-        surrogate_of(self.importance_weights)
-        check_baseline(self.baseline)
-        for name in ("importance_weight_clip", "min_max_reward"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
-        if self.num_learner_threads is not None:
-            check_count("num_learner_threads", self.num_learner_threads)
+        settle(self, self.checks)
 
     @property
     def num_threads(self) -> int:

@@ -7,20 +7,19 @@ there before anything is allocated, so that a short file cannot ask for much mem
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ttray.core.checks import check_count, check_gamma
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.checks import MAX_SEED, Check, check_count, check_gamma, check_text, optional, shown
+from ttray.core.dcs import DataCollectionStrategy, check_horizon
 from ttray.core.distributions import from_description
 
 FORMAT_VERSION = 2
 _READABLE_VERSIONS = (1, 2)  # version 1: always with dist_inputs, never with last_obs
 _PREFIX = "ttray."
-_MAX_HORIZON = 10**7  # a plan has an array of this size; longer than any that was ever collected
-_MAX_TEXT = 10**4  # characters of a name
 
 
 def encode(values: Mapping[str, Any]) -> dict[bytes, bytes]:
@@ -51,7 +50,7 @@ def decode(metadata: Mapping[bytes, bytes] | None, num_rows: int) -> dict[str, A
     version = found.get("format_version")
     if isinstance(version, bool) or version not in _READABLE_VERSIONS:
         raise ValueError(
-            f"the table has ttray format version {_short(version)}, this program reads the versions "
+            f"the table has ttray format version {shown(version)}, this program reads the versions "
             f"{', '.join(map(str, _READABLE_VERSIONS))}; pass a table written by ttray.collect or "
             "`write_parquet`"
         )
@@ -71,33 +70,9 @@ def _from_json(key: bytes, value: bytes) -> Any:
         raise ValueError(f"{key.decode(errors='replace')} is no JSON: {problem}") from None
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise ValueError(f"{name} must be a text of at most {_MAX_TEXT} characters, found {_short(value)}")
-    return value
-
-
-def _count(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]:
-    def check(name: str, value: Any) -> int:
-        if check_count(name, value, minimum) > maximum:
-            raise ValueError(f"{name} must be at most {maximum}, found {_short(value)}")
-        return int(value)
-
-    return check
-
-
-def _gamma(_: str, value: Any) -> float | None:
-    return None if value is None else check_gamma(value)
-
-
 def _distribution(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a mapping, found {_short(value)}")
+        raise ValueError(f"{name} must be a mapping, found {shown(value)}")
     from_description(value)
     return value
 
@@ -105,17 +80,22 @@ def _distribution(name: str, value: Any) -> dict[str, Any]:
 def _mapping(name: str, value: Any) -> dict[str, Any]:
     wanted = {"kind", "gamma", "lengths", "trajectories"}
     if not isinstance(value, dict) or value.keys() != wanted:
-        raise ValueError(f"{name} must have {', '.join(sorted(wanted))}, found {_short(value)}")
+        raise ValueError(f"{name} must have {', '.join(sorted(wanted))}, found {shown(value)}")
     return value
 
 
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "environment": _text,
-    "seed": _count(0, 2**128 - 1),
-    "iteration": _count(0),
-    "horizon": _count(1, _MAX_HORIZON),
-    "budget": _count(1),
-    "gamma": _gamma,
+ORIGIN_CHECKS: Mapping[str, Check] = {
+    "environment": check_text,
+    "seed": partial(check_count, minimum=0, maximum=MAX_SEED),
+    "iteration": partial(check_count, minimum=0),
+    "gamma": optional(lambda _, value: check_gamma(value)),
+}
+"""What tells where a batch comes from: of files as of calls."""
+
+_CHECKS: Mapping[str, Check] = {
+    **ORIGIN_CHECKS,
+    "horizon": lambda _, value: check_horizon(value),
+    "budget": check_count,
     "distribution": _distribution,
     "strategy": _mapping,
 }
@@ -128,7 +108,7 @@ def _strategy(planned: Mapping[str, Any], horizon: int, num_rows: int) -> DataCo
     for length, number in pairs:
         if not 1 <= length <= horizon or number < 1 or counts[length - 1]:
             raise ValueError(
-                f"its strategy has {_short(number)} trajectories of length {_short(length)}; each length "
+                f"its strategy has {shown(number)} trajectories of length {shown(length)}; each length "
                 f"from 1 to the horizon {horizon} may stand once, with at least one trajectory"
             )
         total += number
@@ -136,7 +116,7 @@ def _strategy(planned: Mapping[str, Any], horizon: int, num_rows: int) -> DataCo
             raise ValueError(f"its strategy has over {num_rows} trajectories, but it has {num_rows} rows")
         counts[length - 1] = number
     return DataCollectionStrategy.from_trajectories_per_length(
-        counts, kind=_text("kind", planned["kind"]), gamma=_gamma("gamma", planned["gamma"])
+        counts, kind=check_text("kind", planned["kind"]), gamma=planned["gamma"]
     )
 
 
@@ -144,10 +124,9 @@ def _pairs(lengths: Any, numbers: Any) -> list[tuple[int, int]]:
     if not isinstance(lengths, list) or not isinstance(numbers, list) or len(lengths) != len(numbers):
         raise ValueError(
             "its strategy needs as many lengths as numbers of trajectories, found "
-            f"{_short(lengths)} and {_short(numbers)}"
+            f"{shown(lengths)} and {shown(numbers)}"
         )
-    check = _count(0)
     return [
-        (check("a length", length), check("a number of trajectories", number))
+        (check_count("a length", length, 0), check_count("a number of trajectories", number, 0))
         for length, number in zip(lengths, numbers, strict=True)
     ]

@@ -112,7 +112,7 @@ def compare_estimators(
     clip = math.exp(_LARGEST_LOG_WEIGHT)
     if importance_weight_clip is not None:
         clip = min(clip, check_positive("importance_weight_clip", importance_weight_clip))
-    check_count("num_resamples", num_resamples)
+    num_resamples = check_count("num_resamples", num_resamples, maximum=10**6)
     _check_recordings(recordings)
     cantelli = _cantelli_widths(recordings, gamma=gamma, delta=delta, max_reward=max_reward)
     rows = []

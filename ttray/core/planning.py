@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ttray.core import dcs
-from ttray.core.checks import check_count, check_gamma, check_positive, check_real
+from ttray.core.checks import check_gamma, check_one_of, check_positive, check_real, check_text
 from ttray.core.dcs import DataCollectionStrategy
 
 __all__ = ["Observed", "Planner", "adaptive", "names", "plan", "register", "required_budget"]
@@ -63,7 +63,7 @@ class Observed:
     @classmethod
     def empty(cls, horizon: int, gamma: float) -> Observed:
         """Before the first batch."""
-        zeros = np.zeros(check_count("horizon", horizon))
+        zeros = np.zeros(dcs.check_horizon(horizon))
         return cls(gamma, zeros, zeros)
 
     @classmethod
@@ -253,7 +253,7 @@ def register(name: str, planner: Planner, *, from_data: bool = False) -> None:
         planner: Must depend on its arguments only, so that a resumed run plans the same.
         from_data: Whether it uses what was observed. An evaluation with it is made in rounds.
     """
-    if name in _PLANNERS:
+    if check_text("name", name) in _PLANNERS:
         raise ValueError(f"there already is a planner {name!r}; choose another name")
     _PLANNERS[name] = planner
     if from_data:
@@ -270,6 +270,11 @@ def names() -> tuple[str, ...]:
     return tuple(_PLANNERS)
 
 
+def check_strategy(name: str) -> str:
+    """Returns the name of a planner that there is."""
+    return check_one_of("strategy", name, _PLANNERS)
+
+
 def plan(
     strategy: str, *, horizon: int, budget: int, gamma: float, observed: Observed | None = None
 ) -> DataCollectionStrategy:
@@ -282,8 +287,7 @@ def plan(
         gamma: The discount, in (0, 1]; "uniform" ignores it.
         observed: What the batches so far told, which all but "adaptive" ignore.
     """
-    if strategy not in _PLANNERS:
-        raise ValueError(f"unknown strategy {strategy!r}; choose one of {', '.join(_PLANNERS)}")
+    strategy = check_strategy(strategy)
     horizon, budget, gamma = dcs.check_plan(horizon, budget, gamma)
     planned = _PLANNERS[strategy](horizon, budget, gamma, observed)
     if planned.horizon != horizon or planned.budget > budget:
@@ -325,7 +329,7 @@ def required_budget(
         reward_range: Largest minus smallest possible reward.
     """
     epsilon = check_positive("epsilon", epsilon)
-    horizon = check_count("horizon", horizon)
+    horizon, strategy = dcs.check_horizon(horizon), check_strategy(strategy)
     unit = horizon if strategy == "uniform" else 1
 
     def suffices(units: int) -> bool:

@@ -59,6 +59,7 @@ def collect_in_rounds(
         budget: Λ, of all rounds.
         gamma: The discount, in (0, 1].
     """
+    strategy = planning.check_strategy(strategy)
     horizon, budget, gamma = dcs.check_plan(horizon, budget, gamma)
     first_budget = int(_FIRST_SHARE * budget)
     if not planning.is_from_data(strategy) or first_budget < _LEAST_LENGTHS * horizon:

@@ -8,13 +8,17 @@ vector; nothing here knows what it computes. Non-finite numbers never reach the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from ttray.core.checks import check_count, check_not_negative, check_one_of
+from ttray.core.checks import Check, check_count, check_not_negative, check_one_of, settle
 from ttray.core.line_search import LINE_SEARCHES, Objective, cubic_search
+
+_MAX_ROUNDS = 10_000  # a thousand times the paper's; without tolerances a search goes on to the last of them
 
 StopReason = Literal["max_iterations", "small_gradient", "small_gain", "nonfinite_gradient"]
 
@@ -54,12 +58,21 @@ class SearchSettings:
     """How a search climbs, and when it stops.
 
     Attributes:
+        checks: What each setting may be.
         num_offline_iterations: Gradient steps at most.
         line_search: "parabola" (the paper's), "cubic" (fewer evaluations) or "binary".
         gradient_tolerance: Stop when ‖g‖ is smaller.
         gain_tolerance: Stop when a line search gains less (its gain is kept).
         max_line_search_evaluations: Of the objective, per line search.
     """
+
+    checks: ClassVar[Mapping[str, Check]] = {
+        "num_offline_iterations": partial(check_count, maximum=_MAX_ROUNDS),
+        "line_search": partial(check_one_of, choices=LINE_SEARCHES),
+        "gradient_tolerance": check_not_negative,
+        "gain_tolerance": check_not_negative,
+        "max_line_search_evaluations": partial(check_count, maximum=_MAX_ROUNDS),
+    }
 
     num_offline_iterations: int = 10
     line_search: str = "parabola"
@@ -68,11 +81,7 @@ class SearchSettings:
     max_line_search_evaluations: int = 30
 
     def __post_init__(self) -> None:
-        check_count("num_offline_iterations", self.num_offline_iterations)
-        check_one_of("line_search", self.line_search, LINE_SEARCHES)
-        check_not_negative("gradient_tolerance", self.gradient_tolerance)
-        check_not_negative("gain_tolerance", self.gain_tolerance)
-        check_count("max_line_search_evaluations", self.max_line_search_evaluations)
+        settle(self, self.checks)
 
 
 def maximise(
@@ -109,7 +118,7 @@ def maximise(
             num_nonfinite += 1
             stop_reason = "nonfinite_gradient"
             break
-        if math.sqrt(squared_norm) < settings.gradient_tolerance:
+        if squared_norm == 0.0 or math.sqrt(squared_norm) < settings.gradient_tolerance:
             stop_reason = "small_gradient"
             break
         step = search(
@@ -126,7 +135,8 @@ def maximise(
         num_nonfinite += step.num_nonfinite
         step_sizes.append(step.size)
         parameters, value = step.parameters, value + step.gain
-        if step.gain < settings.gain_tolerance:
+        # Without a step the next line would be the same one.
+        if step.size == 0.0 or step.gain < settings.gain_tolerance:
             stop_reason = "small_gain"
             break
     return SearchResult(

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ttray.core.checks import check_delta, check_gamma, check_positive
+from ttray.core.checks import check_delta, check_gamma, check_one_of, check_positive
 from ttray.core.dcs import DataCollectionStrategy, step_costs
 from ttray.core.distributions import Comparison
 from ttray.core.ragged import RaggedBatch
@@ -71,7 +71,7 @@ class Surrogate:
     ) -> None:
         gamma = check_gamma(gamma)
         if importance_weight_clip is not None:
-            check_positive("importance_weight_clip", importance_weight_clip)
+            importance_weight_clip = check_positive("importance_weight_clip", importance_weight_clip)
         longest = int(batch.length.max()) if len(batch.length) else 0
         if longest > strategy.horizon:
             raise ValueError(
@@ -221,12 +221,7 @@ IMPORTANCE_WEIGHTS: Mapping[str, type[Surrogate]] = MappingProxyType(
 
 def surrogate_of(importance_weights: str) -> type[Surrogate]:
     """Returns the class of that name; another name is a ValueError."""
-    if importance_weights not in IMPORTANCE_WEIGHTS:
-        raise ValueError(
-            f"unknown importance_weights {importance_weights!r}; "
-            f"choose one of {', '.join(IMPORTANCE_WEIGHTS)}"
-        )
-    return IMPORTANCE_WEIGHTS[importance_weights]
+    return IMPORTANCE_WEIGHTS[check_one_of("importance_weights", importance_weights, IMPORTANCE_WEIGHTS)]
 
 
 def bound(sums: Sums, *, delta: float, max_reward: float) -> Tensor:

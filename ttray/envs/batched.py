@@ -58,7 +58,7 @@ class BatchedEnv(VectorEnv, ABC):
         block_size: int,
         fill: Fill = fill_normal,
     ) -> None:
-        self.num_envs = check_count("num_envs", num_envs, 1)
+        self.num_envs = check_count("num_envs", num_envs, 1, 10**6)
         self.single_observation_space = observation_space
         self.single_action_space = action_space
         self.observation_space = batch_space(observation_space, num_envs)

@@ -73,8 +73,8 @@ class DamVectorEnv(ChoiceEnv):
         reward_scale: float = 0.01,
         block_size: int = 64,
     ) -> None:
-        hold_days = check_count("hold_days", hold_days, 1)
-        max_release = check_count("max_release", max_release, 1)
+        hold_days = check_count("hold_days", hold_days, 1, 1_000)
+        max_release = check_count("max_release", max_release, 1, 10_000)
         demand = check_not_negative("demand", demand)
         if held_reward not in ("sum", "mean"):
             raise ValueError(f"held_reward must be 'sum' or 'mean', found {held_reward!r}")

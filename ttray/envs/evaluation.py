@@ -30,7 +30,7 @@ def reward_steps(horizon: int) -> NDArray[np.int64]:
     Args:
         horizon: Number of steps T, at least 11 so that the paying steps differ.
     """
-    horizon = check_count("horizon", horizon, 11)
+    horizon = check_count("horizon", horizon, 11, 10**7)
     return np.append(np.arange(10) * horizon // 10, horizon - 1)
 
 

@@ -43,7 +43,7 @@ class SlotNoise:
     def __init__(
         self, num_slots: int, *, values_per_step: int, block_size: int, fill: Fill = fill_normal
     ) -> None:
-        block_size = check_count("block_size", block_size, 1)
+        block_size = check_count("block_size", block_size, 1, 10**6)
         self._generators: list[np.random.Generator | None] = [None] * num_slots
         self._seeds = [-1] * num_slots
         # Generators write contiguous values, steps read contiguous slots: one array for each.

@@ -60,7 +60,7 @@ class ReacherVectorEnv(BatchedEnv):
         self._reach_distance = check_not_negative("reach_distance", reach_distance)
         self._distance_weight = check_not_negative("distance_weight", distance_weight)
         self._control_weight = check_not_negative("control_weight", control_weight)
-        self._frame_skip = check_count("frame_skip", frame_skip, 1)
+        self._frame_skip = check_count("frame_skip", frame_skip, 1, 1_000)
         self._model = mujoco.MjModel.from_xml_path(str(model_path()))
         self._data = [mujoco.MjData(self._model) for _ in range(num_envs)]
         # Views into MuJoCo's memory, made once, since reading an attribute of MjData costs as much

@@ -71,12 +71,12 @@ class SupplyChainVectorEnv(ChoiceEnv):
         demand: Sequence[int] | None = None,
         block_size: int = 32,
     ) -> None:
-        periods = check_count("periods", periods, 1)
-        max_order = check_count("max_order", max_order, 1)
+        periods = check_count("periods", periods, 1, 10_000)
+        max_order = check_count("max_order", max_order, 1, 10_000)
         stages = len(initial_inventory)
         initial = check_vector("initial_inventory", initial_inventory, stages)
         limits = check_vector("capacities", capacities, stages)
-        lead_times = [check_count("lead_times", lead, 0) for lead in lead_times]
+        lead_times = [check_count("lead_times", lead, 0, 1_000) for lead in lead_times]
         longest = max(lead_times, default=0)
         if len(lead_times) != stages or longest < 1:
             raise ValueError(

@@ -13,20 +13,20 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.core import planning
-from ttray.core.checks import check_count, check_one_of
+from ttray.core.checks import settle
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
 from ttray.core.search import SearchSettings
 from ttray.rllib import inherited
 from ttray.rllib.catalog_module import CatalogModule, check_model_config
 from ttray.rllib.env_runner import QuotaEnvRunner
-from ttray.rllib.filtered_module import FilteredModule, check_filter
+from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
+from ttray.rllib.settings import CHECKS
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
-_OPTIMISE_ON = ("auto", "learner", "workers")
 _MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
@@ -180,8 +180,13 @@ class TTPOISConfig(AlgorithmConfig):
             **kwargs: Arguments of `AlgorithmConfig.env_runners`. `observation_filter="mean_std"` normalises
                 what the policy sees by the observations of the batches before.
         """
+        if (slots := kwargs.get("num_envs_per_env_runner", NotProvided)) is not NotProvided:
+            # Here already: RLlib compares it with 0, whatever it is.
+            kwargs["num_envs_per_env_runner"] = CHECKS["num_envs_per_env_runner"](
+                "num_envs_per_env_runner", slots
+            )
         super().env_runners(**kwargs)
-        if "num_env_runners" in kwargs:
+        if kwargs.get("num_env_runners", NotProvided) is not NotProvided:
             self._settle_auto(kwargs["num_env_runners"])
         return self._assign(
             quotas_per_env_runner=quotas_per_env_runner,
@@ -195,9 +200,9 @@ class TTPOISConfig(AlgorithmConfig):
 
     def _settle_auto(self, number: int | str) -> None:
         """RLlib's own number is 0 where ttray chooses it."""
-        self.auto_env_runners = check_num_env_runners(number) == "auto"
-        if self.auto_env_runners:
-            self.num_env_runners = 0
+        number = check_num_env_runners(number)
+        self.auto_env_runners = isinstance(number, str)
+        self.num_env_runners = 0 if isinstance(number, str) else number
 
     def _assign(self, **settings: Any) -> Self:
         for name, value in settings.items():
@@ -212,30 +217,18 @@ class TTPOISConfig(AlgorithmConfig):
         return super().build_algo(*args, **kwargs)
 
     def validate(self) -> None:
-        """Raises ValueError for what cannot work, with the value found and the fix."""
-        if isinstance(self.num_env_runners, str):  # from a dictionary, or wrong
+        """Gives every setting its plain type; ValueError for what cannot work, with what was found."""
+        settle(self, CHECKS)
+        if isinstance(self.num_env_runners, str):  # from a dictionary
             self._settle_auto(self.num_env_runners)
-        super().validate()
-        for key in ("horizon", "budget"):
-            if getattr(self, key) == 0:
-                raise ValueError(f"{key} is not set; call config.training(horizon=..., budget=...)")
-        self.improvement_settings()
-        self.data_collection_strategy()
-        self.dispatch_settings()
-        self._check_model()
-        check_filter(self.observation_filter)
-        if self.seed is not None:
-            check_count("seed", self.seed, minimum=0)
         inherited.refuse(self)
+        super().validate()
+        self.data_collection_strategy()
+        self._check_model()
 
     def _check_model(self) -> None:
-        if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
-            raise ValueError(f"hidden_sizes must be a list of integers, found {self.hidden_sizes!r}")
-        for size in self.hidden_sizes:
-            check_count("a number in hidden_sizes", size)
         if self._rl_module_spec is None and self.model_config:
             check_model_config(self.model_config, tuple(self.hidden_sizes))
-        check_one_of("optimise_on", self.optimise_on, _OPTIMISE_ON)
         if self.optimise_on == "workers" and not self._has_env_runners():
             raise ValueError(
                 "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; "

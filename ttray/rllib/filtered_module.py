@@ -27,12 +27,6 @@ from ttray.rollout.policies import Policy
 FILTERS = ("NoFilter", "mean_std")
 
 
-def check_filter(name: str) -> None:
-    """Raises ValueError unless it is the name of a filter."""
-    if name not in FILTERS:
-        raise ValueError(f"observation_filter must be one of {', '.join(FILTERS)}, found {name!r}")
-
-
 class FilteredModule(TorchRLModule):
     """Another module behind a filter; `model_config` holds its specification as `filtered`."""
 

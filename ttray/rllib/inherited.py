@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from ttray.core.checks import shown
 from ttray.rllib.env_runner import QuotaEnvRunner
 
 logger = logging.getLogger(__name__)
@@ -150,17 +152,17 @@ def refuse(config: AlgorithmConfig) -> None:
         raise ValueError(
             f"the bound is of the whole batch: num_learners must be 0 or 1, found {config.num_learners}"
         )
-    if not issubclass(config.env_runner_cls, QuotaEnvRunner):
-        raise ValueError(
-            f"env_runner_cls must be a subclass of QuotaEnvRunner, found {config.env_runner_cls.__name__}"
-        )
+    if not (inspect.isclass(config.env_runner_cls) and issubclass(config.env_runner_cls, QuotaEnvRunner)):
+        found = getattr(config.env_runner_cls, "__name__", shown(config.env_runner_cls))
+        raise ValueError(f"env_runner_cls must be a subclass of QuotaEnvRunner, found {found}")
     for name, value in changed_settings(config).items():
         if name in REFUSED and not (name == "explore" and config.in_evaluation):
-            raise ValueError(f"{name.strip('_')} {REFUSED[name]}; found {_short(value)}")
-    wanted = config.evaluation_config or {}
-    if isinstance(wanted, AlgorithmConfig):
-        raise ValueError("evaluation_config must be a dictionary, found a whole configuration")
-    if others := sorted(set(wanted) - _EVALUATION_SETTINGS):
+            raise ValueError(f"{name.strip('_')} {REFUSED[name]}; found {shown(value)}")
+    wanted = {} if config.evaluation_config is None else config.evaluation_config
+    if isinstance(wanted, AlgorithmConfig) or not isinstance(wanted, Mapping):
+        found = "a whole configuration" if isinstance(wanted, AlgorithmConfig) else shown(wanted)
+        raise ValueError(f"evaluation_config must be a dictionary, found {found}")
+    if others := sorted(map(str, set(wanted) - _EVALUATION_SETTINGS)):
         raise ValueError(
             f"evaluation_config has {', '.join(others)}; evaluation is as training in all but 'explore'"
         )
@@ -169,7 +171,7 @@ def refuse(config: AlgorithmConfig) -> None:
 def ignored_settings(config: AlgorithmConfig) -> list[str]:
     """Changed settings without an effect, as their user wrote them."""
     names = [
-        f"{name.strip('_')}={_short(value)}"
+        f"{name.strip('_')}={shown(value)}"
         for name, value in changed_settings(config).items()
         if name not in HONOURED and name not in REFUSED
     ]
@@ -202,8 +204,3 @@ def warn_of_ignored(config: AlgorithmConfig) -> None:
             config.algo_class.__name__ if config.algo_class else type(config).__name__,
             ", ".join(names),
         )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

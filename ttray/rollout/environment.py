@@ -144,8 +144,15 @@ class EnvironmentMaker:
 def _registered(env_id: str) -> EnvSpec:
     """Finds an id the way `gymnasium.make` does: after a module's import, and without its version."""
     module, _, found = env_id.rpartition(":")
-    if module:
-        importlib.import_module(module)
+    try:
+        if module:
+            importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name != module:  # of something that the module itself needs
+            raise
+        raise ValueError(
+            f"no module {module!r} for environment {env_id!r}; run this where {module}.py is, or install it"
+        ) from problem
     try:
         namespace, name, version = parse_env_id(found)
         if version is None:

@@ -24,6 +24,7 @@ from ttray.core.distributions import ActionDistribution, from_description
 from ttray.core.quotas import Packing, Quota, pack, trajectory_lengths
 from ttray.core.schema import table_of
 from ttray.core.streams import TrajectoryStreams
+from ttray.rollout.contract import ContractError
 from ttray.rollout.policies import Policy
 from ttray.rollout.slots import SlotError, Slots, SlotStep
 
@@ -88,8 +89,8 @@ def collect_quota(
         The transitions in canonical order (without the metadata of a batch), and what they cost.
 
     Raises:
-        RolloutError: The environment raised, gave a number that is not finite or an array of the wrong
-            shape, or truncated an episode before its planned length.
+        RolloutError: The environment raised, gave a number that is not finite or what its spaces do not
+            allow, or truncated an episode before its planned length.
     """
     lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
     packing = pack(lengths, num_slots)
@@ -358,7 +359,9 @@ class _Run:
             slot = int(self._running.argmax())
             remark = f"one of {int(self._running.sum())} trajectories that ran as one batch raised\n"
         position = self._position[slot]
-        text = "".join(traceback.format_exception(error)).rstrip()
+        # A breach of contract is told by its message; others need their place.
+        told = isinstance(error, ContractError)
+        text = str(error) if told else "".join(traceback.format_exception(error)).rstrip()
         return self._failure(position, self._now - self._start[position], remark + text)
 
     def _failure(self, position: int, step: int, what: str) -> RolloutError:

@@ -20,7 +20,10 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, flatdim, flatten
 from numpy.typing import NDArray
 
 from ttray.envs.batched import BatchedEnv
+from ttray.rollout.contract import check_length, check_reset, check_rows, check_step, checker_of
 from ttray.rollout.environment import EnvironmentMaker
+
+_FLOAT64, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
 
 class SlotStep(NamedTuple):
@@ -95,6 +98,8 @@ class BatchedSlots(Slots):
         self._environment = environment
         self.num_slots = environment.num_envs
         self._to_env = _action_adapter(environment.single_action_space)
+        self._obs_dtype = _obs_dtype(environment.single_observation_space)
+        self._obs_size = flatdim(environment.single_observation_space)
 
     def expect(self, seeds: Sequence[int]) -> None:
         """See base class."""
@@ -102,12 +107,19 @@ class BatchedSlots(Slots):
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
         """See base class."""
-        return self._environment.restart(slots, seeds)
+        obs = self._environment.restart(slots, seeds)
+        return check_rows("the observations", obs, self._obs_dtype, (self.num_slots, self._obs_size))
 
     def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
         """See base class; all of the first slots are stepped."""
-        obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), len(running))
-        return SlotStep(obs, reward, terminated, None)
+        number = len(running)
+        obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), number)
+        return SlotStep(
+            check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size)),
+            check_rows("the rewards", reward, _FLOAT64, (number,)),
+            check_rows("the terminations", terminated, _BOOL, (number,)),
+            None,
+        )
 
     def close(self) -> None:
         """Releases the batch."""
@@ -125,11 +137,10 @@ class SingleSlots(Slots):
         space = self._environments[0].observation_space
         self._space = space
         self._is_box = isinstance(space, Box)
-        # Images stay bytes: a quarter of the memory, from here to the learner.
-        dtype = np.uint8 if self._is_box and space.dtype == np.uint8 else np.float32
-        self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=dtype)
-        self._shape = space.shape if self._is_box else self._obs.shape[1:]
-        self._is_vector = self._is_box and len(self._shape) == 1
+        self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=_obs_dtype(space))
+        self._check = checker_of(space)
+        self._usual_shape = space.shape if self._is_box and len(space.shape) == 1 else None
+        self._usual_dtype = space.dtype
         self._to_env = _action_adapter(self._environments[0].action_space)
         self._is_discrete = isinstance(self._environments[0].action_space, Discrete)
 
@@ -137,8 +148,9 @@ class SingleSlots(Slots):
         """See base class."""
         for slot, seed in zip(slots, seeds, strict=True):
             try:
-                observation, _ = self._environments[slot].reset(seed=seed)
-                self._store(slot, observation)
+                result = self._environments[slot].reset(seed=seed)
+                check_reset(result)
+                self._store(slot, result[0])
             except Exception as error:
                 raise SlotError(slot, error) from error
         return self._obs
@@ -155,25 +167,38 @@ class SingleSlots(Slots):
         try:
             for slot in np.flatnonzero(running).tolist():
                 result = self._environments[slot].step(of_slot[slot])
-                observation, reward[slot], terminated[slot], truncated[slot], _ = result
+                if type(result) is not tuple or len(result) != 5:
+                    check_length(result)
+                observation, value, ended, cut, _ = result
+                if not (isinstance(value, float) and type(ended) is type(cut) is bool):  # as most are
+                    check_step(value, ended, cut)
+                reward[slot] = value
+                if ended:
+                    terminated[slot] = True
+                if cut:
+                    truncated[slot] = True
                 self._store(slot, observation)
         except Exception as error:
             raise SlotError(slot, error) from error
         return SlotStep(self._obs[: len(running)], reward, terminated, truncated)
 
     def _store(self, slot: int, observation: Any) -> None:
-        if self._is_vector and type(observation) is np.ndarray and observation.shape == self._shape:
+        if (
+            type(observation) is np.ndarray
+            and observation.shape == self._usual_shape
+            and observation.dtype is self._usual_dtype
+        ):
             self._obs[slot] = observation  # the usual case, a third of the time of the general one
             return
+        self._check(observation)
         if not self._is_box:
             observation = flatten(self._space, observation)
-        found = np.shape(observation)
-        if found != self._shape:
-            raise ValueError(
-                f"the observation has shape {found}, its space says {self._shape}; correct the "
-                "environment's step(), reset() or observation_space"
-            )
         self._obs[slot] = np.reshape(observation, -1)
+
+
+def _obs_dtype(space: gymnasium.Space) -> np.dtype[Any]:
+    """Images stay bytes: a quarter of the memory, from here to the learner."""
+    return np.dtype(np.uint8 if isinstance(space, Box) and space.dtype == np.uint8 else np.float32)
 
 
 def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[Any]]:

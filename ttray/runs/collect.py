@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from ray.rllib.core.rl_module.rl_module import RLModule
 
+from ttray.core.checks import check_count, check_gamma, check_kind
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
@@ -15,7 +16,7 @@ from ttray.runs.checkpoints import find_checkpoint
 from ttray.runs.connection import connect, quieten
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings, check_num_env_runners
+from ttray.service.settings import DispatchSettings, check_budget, check_num_env_runners
 
 
 def collect(
@@ -63,22 +64,27 @@ def collect(
     quieten()
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
-    maker = EnvironmentMaker.of(environment, env_config)
-    if check_num_env_runners(num_env_runners):
-        connect(num_env_runners)
+    # All that can be refused, before the seconds that Ray takes to start.
+    check_kind("strategy", strategy, DataCollectionStrategy)
+    check_budget(strategy.budget)
+    iteration = check_count("iteration", iteration, minimum=0)
+    gamma = strategy.gamma if gamma is None else check_gamma(gamma)
+    num_env_runners = check_num_env_runners(num_env_runners)
     with RolloutService(
-        maker,
+        EnvironmentMaker.of(environment, env_config),
         num_env_runners=num_env_runners,
         num_slots=num_slots,
         seed=seed,
         settings=settings,
         label_selector=label_selector,
     ) as service:
+        if num_env_runners:
+            connect(num_env_runners)
         handle = service.collect(
             strategy,
-            policy_from(policy, service.facts, seed=seed, module_class=module_class),
+            policy_from(policy, service.facts, seed=service.seed, module_class=module_class),
             iteration=iteration,
-            gamma=strategy.gamma if gamma is None else gamma,
+            gamma=gamma,
             dist_inputs=dist_inputs,
             on_progress=on_progress or ProgressLine(),
         )

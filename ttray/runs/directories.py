@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+OF_RLLIB = "class_and_ctor_args.pkl"  # in every directory that RLlib restores something from
 DESCRIPTION, CONFIG = "run.json", "run.toml"
 METRICS, STEPS, PICTURE = "metrics.csv", "steps.csv", "curve.png"
 _LOCK = "lock"
@@ -27,14 +28,26 @@ def check_directory(directory: Path) -> None:
         raise ValueError(f"{existing} cannot be written to; choose another directory, or change its mode")
 
 
+def check_file(path: Path) -> None:
+    """Raises ValueError unless a file of this name can be written."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; choose the name of a file, there or elsewhere")
+    check_directory(path.parent)
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps every other process from training into a directory; the lock ends with this one, however it ends.
 
     Raises:
-        ValueError: Another process has it.
+        ValueError: It cannot be made, or another process has it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:  # of a file system that lets nobody write, whatever it says of modes
+        raise ValueError(
+            f"{directory} cannot be made: {problem.strerror}; choose another directory"
+        ) from None
     with (directory / _LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

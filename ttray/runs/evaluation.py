@@ -11,10 +11,12 @@ import pyarrow as pa
 from ray.rllib.core.rl_module.rl_module import RLModule
 
 from ttray.core.batch import BatchInfo, read_parquet
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.core.checks import check_delta, check_gamma, check_positive
+from ttray.core.dcs import DataCollectionStrategy, check_plan
 from ttray.core.distributions import from_description
 from ttray.core.evaluation import OnPolicyEstimate, in_rounds
 from ttray.core.off_policy import OffPolicyTable, compare_estimators
+from ttray.core.planning import check_strategy
 from ttray.core.ragged import RaggedBatch, as_tensors
 from ttray.core.rounds import collect_in_rounds
 from ttray.core.streams import FIRST_EVALUATION_ITERATION
@@ -92,12 +94,17 @@ def evaluate(
         module_class: Of a policy whose module is not ttray's own.
         on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
     """
+    delta, strategy = check_delta(delta), check_strategy(strategy)
+    if reward_range is not None:
+        reward_range = check_positive("reward_range", reward_range)
     checkpoint = find_checkpoint(policy)
     trained = training_of(checkpoint)
     maker = trained.maker(environment, env_config)
-    gamma = trained.gamma if gamma is None else gamma
-    horizon = trained.horizon if horizon is None else horizon
-    budget = trained.budget if budget is None else budget
+    horizon, budget, gamma = check_plan(
+        trained.horizon if horizon is None else horizon,
+        trained.budget if budget is None else budget,
+        trained.gamma if gamma is None else gamma,
+    )
 
     def collect_round(planned: DataCollectionStrategy, number: int) -> RaggedBatch:
         table = collect(
@@ -176,6 +183,13 @@ def ope(
         The estimators by name, e.g. `found["per_decision"].estimate`; `problems` and `is_worthless` tell when
         they are not to be trusted.
     """
+    delta = check_delta(delta)
+    if gamma is not None:
+        gamma = check_gamma(gamma)
+    if max_reward is not None:
+        max_reward = check_positive("max_reward", max_reward)
+    if importance_weight_clip is not None:
+        importance_weight_clip = check_positive("importance_weight_clip", importance_weight_clip)
     if isinstance(policy, str | Path):
         policy = find_checkpoint(policy)
     if isinstance(tables, pa.Table | str | Path):

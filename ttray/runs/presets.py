@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ttray.core.checks import shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
@@ -249,7 +251,6 @@ def preset(name: str) -> Preset:
     Args:
         name: A key of `PRESETS`.
     """
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise ValueError(f"no preset {name!r}; choose one of {', '.join(PRESETS)}") from None
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ValueError(f"no preset {shown(name)}; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]

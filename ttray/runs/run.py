@@ -6,15 +6,30 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
-from ttray.core.checks import check_count, check_delta
+from ttray.core.checks import Check, check_count, check_kind, check_one_of, optional, settle, shown
 from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.rllib.settings import CHECKS, MAX_SEED
 from ttray.runs.tasks import choose_task
-from ttray.service.settings import check_label_selector, check_num_env_runners
+from ttray.service.settings import check_label_selector
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
+_MAX_ITERATIONS = 10**6  # each has a row in memory and in `metrics.csv`
+
+# Of the fields that nothing else completes; None is for what the preset or the algorithm says.
+_FIELD_CHECKS: Mapping[str, Check] = {
+    "algorithm": partial(check_one_of, choices=ALGORITHMS),
+    "seed": partial(check_count, minimum=0, maximum=MAX_SEED),
+    "num_iterations": partial(check_count, maximum=_MAX_ITERATIONS),
+    "num_env_runners": CHECKS["num_env_runners"],
+    "label_selector": CHECKS["label_selector"],
+    "checkpoint_every": partial(check_count, maximum=_MAX_ITERATIONS),
+    "keep": partial(check_count, maximum=_MAX_ITERATIONS),
+    **{name: optional(CHECKS[name]) for name in ("delta", "strategy", "importance_weights", "baseline")},
+    "settings": partial(check_kind, kind=Mapping),
+}
 
 
 @dataclass(frozen=True)
@@ -86,21 +101,12 @@ class Run:
         return named | named.pop("settings")
 
     def __post_init__(self) -> None:
-        given = dict(self.settings)
-        for key in given:
-            if key not in setting_names():
-                raise ValueError(f"there is no setting {key!r}{_meant(key)}")
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"unknown algorithm {self.algorithm!r}; choose one of {sorted(ALGORITHMS)}")
-        for name, minimum in (
-            ("seed", 0),
-            ("num_iterations", 1),
-            ("checkpoint_every", 1),
-            ("keep", 1),
-        ):
-            check_count(name, getattr(self, name), minimum)
-        check_num_env_runners(self.num_env_runners)
+        settle(self, _FIELD_CHECKS)
         check_label_selector(self.label_selector, self.num_env_runners)
+        for key in self.settings:
+            if key not in setting_names():
+                raise ValueError(f"there is no setting {shown(key)}{_meant(key)}")
+        given = {key: CHECKS[key](key, value) for key, value in self.settings.items()}
         task = choose_task(
             preset_name=self.preset,
             environment=self.environment,
@@ -116,7 +122,7 @@ class Run:
             "environment": task.environment,
             "horizon": task.horizon,
             "budget": task.budget,
-            "delta": check_delta(settings.delta if self.delta is None else self.delta),
+            "delta": settings.delta if self.delta is None else self.delta,
             "strategy": self.strategy or settings.strategy or defaults.strategy,
             "importance_weights": self.importance_weights or settings.importance_weights,
             "baseline": self.baseline or settings.baseline,
@@ -126,7 +132,6 @@ class Run:
             "min_max_reward": settings.min_max_reward,
         }
         complete |= {key: given.pop(key) for key in list(given) if key in complete}
-        complete["hidden_sizes"] = tuple(complete["hidden_sizes"])
         complete["settings"] = given
         for name, value in complete.items():
             object.__setattr__(self, name, value)
@@ -193,5 +198,5 @@ def setting_names() -> frozenset[str]:
 
 
 def _meant(key: str) -> str:
-    close = get_close_matches(key, setting_names(), n=1)
+    close = get_close_matches(str(key), setting_names(), n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(sorted(setting_names()))}"

@@ -34,7 +34,7 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return _from_toml(tomllib.loads(f"value = {text}")["value"])
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return _from_toml(text)  # a word without quotes
 
 
@@ -49,7 +49,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}; pass the run.toml of a run") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{path} is no TOML file: {problem}") from None
     return {key: _from_toml(value) for key, value in found.items()}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ttray.core.checks import check_count, check_gamma
+from ttray.core.checks import check_gamma, check_text, optional, shown
+from ttray.core.dcs import check_horizon
 from ttray.runs.presets import DEFAULT_PRESET, Preset, preset
+from ttray.service.settings import check_budget
 
 DEFAULT_GAMMA = 0.99  # where there is no preset; as that of TTPOISConfig
 
@@ -46,6 +48,7 @@ def choose_task(
         budget: Environment steps of a batch; needed without a preset.
         gamma: Discount; the preset's smallest, or 0.99 without one.
     """
+    environment = optional(check_text)("environment", environment)
     if environment is None or (preset_name is not None and preset(preset_name).environment == environment):
         chosen: Preset | None = preset(preset_name or DEFAULT_PRESET)
     elif preset_name is not None:
@@ -63,12 +66,12 @@ def choose_task(
     if environment is None or horizon is None or budget is None:
         raise ValueError(
             f"environment {environment!r} has no preset, so pass both horizon and budget (--horizon, "
-            f"--budget); found {horizon} and {budget}"
+            f"--budget); found {shown(horizon)} and {shown(budget)}"
         )
     return Task(
         preset=chosen,
         environment=environment,
-        horizon=check_count("horizon", horizon),
-        budget=check_count("budget", budget),
+        horizon=check_horizon(horizon),
+        budget=check_budget(budget),
         gamma=check_gamma(DEFAULT_GAMMA if gamma is None else gamma),
     )

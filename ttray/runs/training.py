@@ -31,6 +31,7 @@ from ttray.runs.directories import (
     CONFIG,
     DESCRIPTION,
     METRICS,
+    OF_RLLIB,
     PICTURE,
     STEPS,
     check_directory,
@@ -297,6 +298,10 @@ _MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoin
 
 
 def _check_same_run(run: Run, directory: Path) -> None:
+    if (directory / OF_RLLIB).exists():
+        raise ValueError(
+            f"{directory} is a part of a checkpoint; choose the directory of a run, or a new one"
+        )
     path = directory / DESCRIPTION
     if path.exists():
         try:

@@ -289,5 +289,5 @@ def gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
     """The error of a quota that failed too often."""
     return CollectionError(
         f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
-        f"attempts. The last error:\n{error}"
+        f"{'attempt' if attempts == 1 else 'attempts'}. The last error:\n{error}"
     )

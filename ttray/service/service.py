@@ -17,7 +17,7 @@ import pyarrow as pa
 import ray
 
 from ttray.core.batch import BatchInfo
-from ttray.core.checks import check_count
+from ttray.core.checks import MAX_SEED, check_count, check_flag, check_kind
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.parts import cut, group
 from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
@@ -28,7 +28,7 @@ from ttray.service.dispatcher import Dispatcher, gave_up
 from ttray.service.handle import BatchHandle, CollectHere, fetch_tables
 from ttray.service.progress import OnProgress
 from ttray.service.receipt import Failure
-from ttray.service.settings import DispatchSettings
+from ttray.service.settings import DispatchSettings, check_budget, check_num_slots
 from ttray.service.suppliers import Demand, Supplier, supplier_of
 from ttray.service.tally import Tally
 from ttray.service.telemetry import record_collection
@@ -74,10 +74,12 @@ class RolloutService:
         label_selector: Mapping[str, str] | None = None,
     ) -> None:
         self.facts = maker.facts()
-        self.seed = seed
+        self.seed = check_count("seed", seed, minimum=0, maximum=MAX_SEED)
         self._maker = maker
-        self._num_slots = check_count("num_slots", num_slots)
-        self._settings = settings or DispatchSettings()
+        self._num_slots = check_num_slots(num_slots)
+        self._settings: DispatchSettings = (
+            DispatchSettings() if settings is None else check_kind("settings", settings, DispatchSettings)
+        )
         self._supplier = supplier or supplier_of(maker, num_env_runners, label_selector)
         self._worker = RolloutWorker(maker)
         self._dispatcher = Dispatcher(self._settings)
@@ -124,11 +126,10 @@ class RolloutService:
             The batch; its rows are fetched when they are asked for.
 
         Raises:
-            ValueError: The environment would truncate itself inside the horizon.
+            ValueError: An argument is of no use, or the environment would truncate itself inside the horizon.
             CollectionError: A quota failed too often, or no worker came back in time.
             DeterminismError: In the first batch, one trajectory had other bits when it was collected twice.
         """
-        self.facts.check_horizon(strategy.horizon)
         info = BatchInfo(
             environment=self.facts.name,
             seed=self.seed,
@@ -137,8 +138,17 @@ class RolloutService:
             gamma=gamma,
             distribution=self.facts.distribution.describe(),
         )
+        check_budget(strategy.budget)
+        self.facts.check_horizon(strategy.horizon)
         checks = not self._has_checked and self._settings.determinism_check != "off"
-        work = Work(info, policy, self._num_slots, dist_inputs, in_parts, checks)
+        work = Work(
+            info,
+            policy,
+            self._num_slots,
+            check_flag("dist_inputs", dist_inputs),
+            check_flag("in_parts", in_parts),
+            checks,
+        )
         handle = self.collect_work(work, on_progress)
         if checks:
             self._judge(handle.receipts[0].difference)

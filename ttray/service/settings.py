@@ -4,17 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
-from ttray.core.checks import check_count, check_positive
+from ttray.core.checks import (
+    Check,
+    check_count,
+    check_flag,
+    check_one_of,
+    check_positive,
+    optional,
+    plain,
+    settle,
+    shown,
+)
 
 DETERMINISM_CHECKS = ("error", "warn", "off")
+
+MAX_BATCH_STEPS = 10**10
+"""Environment steps of a batch: more rows than the object stores of a large cluster hold."""
+
+MAX_SLOTS = 10**4
+"""Vector slots of a worker; RLlib makes an environment for each when it starts."""
+
+_MAX_ENV_RUNNERS = 10**5  # a process each: more than Ray starts in one cluster
+_MAX_QUOTAS, _MAX_ATTEMPTS = 10**4, 10**3
+_MAX_WAIT_S = 1e7  # four months
 
 
 def check_num_env_runners(number: int | str) -> int | str:
     """Returns a number of env runners or "auto"; everything else is a ValueError."""
-    if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
-        raise ValueError(f'num_env_runners must be a whole number, at least 0, or "auto", found {number!r}')
-    return number
+    if isinstance(number, str) and number == "auto":
+        return "auto"
+    found = plain(number)
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= _MAX_ENV_RUNNERS:
+        raise ValueError(
+            f'num_env_runners must be a whole number, at least 0, or "auto", and at most {_MAX_ENV_RUNNERS}, '
+            f"found {shown(number)}"
+        )
+    return int(found)
+
+
+def check_num_slots(number: int, name: str = "num_slots") -> int:
+    """Returns a number of vector slots."""
+    return check_count(name, number, maximum=MAX_SLOTS)
+
+
+def check_budget(number: int) -> int:
+    """Returns the environment steps of a batch."""
+    return check_count("budget", number, maximum=MAX_BATCH_STEPS)
 
 
 def check_label_selector(
@@ -31,9 +69,9 @@ def check_label_selector(
     is_of_texts = isinstance(selector, Mapping) and all(
         isinstance(text, str) and text for pair in selector.items() for text in pair
     )
-    if not selector or not is_of_texts:
+    if not is_of_texts or not selector:
         raise ValueError(
-            f'label_selector must map labels to values, as {{"cpu": "NAME"}} does, found {selector!r}'
+            f'label_selector must map labels to values, as {{"cpu": "NAME"}} does, found {shown(selector)}'
         )
     if num_env_runners == 0:
         raise ValueError(
@@ -48,6 +86,7 @@ class DispatchSettings:
     """How a plan is dealt out, and what is done when nothing comes back.
 
     Attributes:
+        checks: What each setting may be.
         quotas_per_env_runner: How finely the plan is split; None for as many, up to 4, as do not make the
             vector slots much narrower or the quotas too small to be worth sending.
         quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
@@ -60,6 +99,15 @@ class DispatchSettings:
             "error" or "warn"; "off" does not try.
     """
 
+    checks: ClassVar[Mapping[str, Check]] = {
+        "quotas_per_env_runner": optional(partial(check_count, maximum=_MAX_QUOTAS)),
+        "quota_timeout_s": partial(check_positive, maximum=_MAX_WAIT_S),
+        "max_quota_attempts": partial(check_count, maximum=_MAX_ATTEMPTS),
+        "env_runner_wait_s": partial(check_positive, maximum=_MAX_WAIT_S),
+        "backup_quotas": check_flag,
+        "determinism_check": partial(check_one_of, choices=DETERMINISM_CHECKS),
+    }
+
     quotas_per_env_runner: int | None = None
     quota_timeout_s: float = 600.0
     max_quota_attempts: int = 3
@@ -68,15 +116,4 @@ class DispatchSettings:
     determinism_check: str = "error"
 
     def __post_init__(self) -> None:
-        if self.quotas_per_env_runner is not None:
-            check_count("quotas_per_env_runner", self.quotas_per_env_runner)
-        check_positive("quota_timeout_s", self.quota_timeout_s)
-        check_count("max_quota_attempts", self.max_quota_attempts)
-        check_positive("env_runner_wait_s", self.env_runner_wait_s)
-        if not isinstance(self.backup_quotas, bool):
-            raise ValueError(f"backup_quotas must be True or False, found {self.backup_quotas!r}")
-        if self.determinism_check not in DETERMINISM_CHECKS:
-            raise ValueError(
-                f"determinism_check must be one of {', '.join(DETERMINISM_CHECKS)}, found "
-                f"{self.determinism_check!r}"
-            )
+        settle(self, self.checks)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ttray.core import dcs, planning
 from ttray.core.intervals import mean_interval
 from ttray.runs.curves import RETURNS, read_csv
-from ttray.runs.directories import CONFIG, DESCRIPTION, METRICS, STEPS
+from ttray.runs.directories import CONFIG, DESCRIPTION, METRICS, STEPS, check_file
 from ttray.runs.versions import versions
 
 _SCRIPTS = ("plans.js", "charts.js", "page.js", "explorer.js")
@@ -38,6 +38,8 @@ def report(*directories: str | Path, path: str | Path = "report.html") -> Path:
     Returns:
         The file.
     """
+    path = Path(path).expanduser()
+    check_file(path)
     runs = [_read(Path(directory).expanduser()) for directory in directories]
     _label(runs)
     data = {"runs": runs, "groups": _groups(runs), "plans": _plans(runs), "explorer": _explorer(runs)}
@@ -52,7 +54,7 @@ def report(*directories: str | Path, path: str | Path = "report.html") -> Path:
         # A script ends at its closing tag even inside a string.
         data=json.dumps(data, allow_nan=False).replace("</", "<\\/"),
     )
-    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     return path
 
