@@ -34,8 +34,17 @@ export CONTAINERS_STORAGE_CONF=$WORK/storage.conf CONTAINERS_CONF=$WORK/containe
 export BUILDAH_ISOLATION=chroot BUILDAH_FORMAT=docker  # the other format has no health checks
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(openssl rand -hex 32)
 unset RAY_ADDRESS STORAGE_DRIVER
-compose() { podman-compose --file docker/compose.yaml "$@" > "$WORK/compose.log" 2>&1 || { cat "$WORK/compose.log"; return 1; }; }
-healthy() { for _ in {1..90}; do podman healthcheck run "$1" > /dev/null 2>&1 && return; sleep 2; done; podman logs "$1"; return 1; }
+compose() {
+    podman-compose --file docker/compose.yaml "$@" > "$WORK/compose.log" 2>&1 || { cat "$WORK/compose.log"; return 1; }
+}
+healthy() {
+    for _ in {1..90}; do
+        podman healthcheck run "$1" > /dev/null 2>&1 && return
+        sleep 2
+    done
+    podman logs "$1"
+    return 1
+}
 clean() {
     compose down --volumes || true
     podman system reset --force > /dev/null 2>&1 || true
@@ -71,7 +80,8 @@ echo "== the job"
 podman cp ttray_head_1:/checkpoints/try "$WORK/cluster"
 
 echo "== the same here"
-env --unset RAY_AUTH_TOKEN --unset RAY_AUTH_MODE "$BIN/ttray" train "${RUN[@]}" --env-runners 0 --directory "$WORK/here" | head -1
+env --unset RAY_AUTH_TOKEN --unset RAY_AUTH_MODE "$BIN/ttray" train "${RUN[@]}" --env-runners 0 \
+    --directory "$WORK/here" > "$WORK/here.log" 2>&1 || { cat "$WORK/here.log"; exit 1; }
 "$BIN/python" - "$WORK" "$ITERATIONS" <<'END'
 import sys
 from pathlib import Path
@@ -85,7 +95,11 @@ here, cluster = (
 assert len(here) == int(sys.argv[2])
 for row in cluster:
     print(f"iteration {row['iteration']:.0f}: return {row['discounted_return']}, bound {row['bound_after']}")
-same = repr(here) == repr(cluster)  # NaN included
-print("every result has the same bits" if same else f"OTHER RESULTS here: {here}")
+weights = [
+    Path(sys.argv[1], name, "checkpoints", f"{len(here):06d}", "policy.safetensors").read_bytes()
+    for name in ("here", "cluster")
+]
+same = repr(here) == repr(cluster) and weights[0] == weights[1]  # NaN included
+print("every result and every weight has the same bits" if same else f"OTHER RESULTS here: {here}")
 sys.exit(not same)
 END
