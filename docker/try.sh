@@ -59,7 +59,7 @@ podman run --rm --network none "ttray:$VERSION" ttray --version
 echo "== the cluster"
 compose up --detach head
 healthy ttray_head_1
-compose up --detach worker
+compose up --detach --scale worker=2 worker  # podman-compose starts one replica of a service that is named
 for worker in 1 2; do healthy "ttray_worker_$worker"; done
 podman ps --format '{{.Names}} {{.Status}} {{.Ports}}'
 

@@ -59,8 +59,14 @@ def refused(tmp_path, monkeypatch, capsys):
         (("compare", "--env", "CartPole-v1"), "pass both horizon and budget"),
         (("evaluate", "missing"), "missing is no directory; pass"),
         (("evaluate", "file"), "file is no directory; pass"),
-        (("evaluate", "empty"), "empty holds no checkpoint of TTPOIS or POIS"),
-        (("evaluate", "module"), "module holds no checkpoint of TTPOIS or POIS"),
+        (
+            ("evaluate", "empty"),
+            "empty holds no checkpoint of TTPOIS or POIS, for there is no policy.json; pass",
+        ),
+        (
+            ("evaluate", "module"),
+            "module holds no checkpoint of TTPOIS or POIS, for there is no policy.json; pass",
+        ),
         (("collect", "x.parquet", "--policy", "missing"), "missing is no directory; pass"),
         (("collect", "x.parquet", "--policy", "module"), "module holds no checkpoint"),
         (("collect", "empty"), "empty is a directory; choose the name of a file"),
