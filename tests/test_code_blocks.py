@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from ray.rllib.algorithms.algorithm import Algorithm
 
 from ttray.cli.app import app
@@ -82,8 +83,13 @@ def parse(words):
 
 
 def test_languages_are_those_that_are_looked_at_here():
-    assert {block.language for block in BLOCKS} <= {"python", "bash", "text", ""}
+    assert {block.language for block in BLOCKS} <= {"python", "bash", "yaml", "text", ""}
     assert len(SHELL) > 10
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "yaml"], ids=str)
+def test_yaml_can_be_read(block):
+    assert isinstance(yaml.safe_load(block.text), dict | list)
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)

@@ -508,7 +508,7 @@ def test_flags_of_compare(call, monkeypatch, flag):
 
 
 REPRODUCE = {
-    "--runs": ("2", lambda a, c: len(a[0][0].trials) == 12),
+    "--runs": ("2", lambda a, c: len(a[0][0].trials) == 18),
     "--iterations": ("3", lambda a, c: a[0][0].trials[0].name.endswith("-3")),
     "--cpus": ("1", lambda a, c: c.keywords == {"num_cpus": 1}),
     "--directory": ("elsewhere", lambda a, c: a[1] == Path("elsewhere")),
