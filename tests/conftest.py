@@ -13,6 +13,7 @@ WAITING = (
     "paper",
     "rllib",
     "runs",
+    "soak",
     "test_examples.py",
     "deployment",
     "benchmarks",
