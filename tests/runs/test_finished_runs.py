@@ -73,6 +73,8 @@ def test_the_same_command_answers_from_what_is_there(finished, tmp_path, capsys)
 
 def test_ctrl_c_while_the_picture_is_drawn_loses_nothing(tmp_path, monkeypatch, capsys):
     draw = curve_pictures.draw_curves
+    # Where the tests run in the background, Ctrl-C is ignored from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def draw_interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
@@ -87,3 +89,4 @@ def test_ctrl_c_while_the_picture_is_drawn_loses_nothing(tmp_path, monkeypatch, 
     assert "interrupted" not in told.err
     with pytest.raises(KeyboardInterrupt):  # and then it has its usual effect
         signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
