@@ -24,8 +24,10 @@ ON_THE_SERVICE = ("test_faults.py", "test_handles.py", "test_same_bits.py", "tes
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
 
-# No test judges a time: on a busy machine an example takes a second once in a while.
-hypothesis.settings.register_profile("tests", deadline=None)
+# No test judges a time: on a busy machine an example takes a second once in a while. The examples are the
+# same every time, so that who changes one thing is not told of another.
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("tests")
 
 

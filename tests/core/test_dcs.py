@@ -471,7 +471,7 @@ UNIFORM = DataCollectionStrategy([2, 2])
         ),
         (
             lambda: planning.required_budget(1e-12, delta=0.1, horizon=5, gamma=1),
-            "epsilon=1e-12 takes a budget above 9007199254740992",
+            "epsilon=1e-12 .* takes a budget above 9007199254740992",
         ),
         (
             lambda: planning.required_budget(1, delta=0.1, horizon=5.0, gamma=1, strategy="uniform"),

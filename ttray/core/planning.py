@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ttray.core import dcs
-from ttray.core.checks import check_gamma, check_one_of, check_positive, check_real, check_text
+from ttray.core.checks import check_gamma, check_one_of, check_positive, check_real, check_text, shown
 from ttray.core.dcs import DataCollectionStrategy
 
 __all__ = ["Observed", "Planner", "adaptive", "names", "plan", "register", "required_budget"]
@@ -341,8 +341,9 @@ def required_budget(
     while not suffices(high):
         if high == dcs.MAX_BUDGET // unit:
             raise ValueError(
-                f"epsilon={epsilon} takes a budget above {dcs.MAX_BUDGET} samples; ask for a larger "
-                "epsilon or delta, or a shorter horizon"
+                f"epsilon={epsilon} with delta={shown(delta)}, horizon={horizon}, gamma={shown(gamma)} and "
+                f"reward_range={shown(reward_range)} takes a budget above {dcs.MAX_BUDGET} samples; ask for "
+                "a larger epsilon or delta, or a shorter horizon"
             )
         low, high = high, min(2 * high, dcs.MAX_BUDGET // unit)
     answer = low + bisect_left(range(low, high), True, key=suffices)
