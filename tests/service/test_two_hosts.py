@@ -11,10 +11,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.runs.test_training import final_weights, train_here
 from tests.support.programs import LOSSES_ARE_NOTICED_SOON
 
 ROOT = Path(__file__).parents[2]
@@ -116,53 +114,6 @@ def join(host, address, log, num_cpus):
     return start(host, RAY, "start", *where, *node_options(num_cpus), log=log)
 
 
-@contextmanager
-def cluster(hosts, log, num_cpus):
-    """Ray on both hosts; yields the two processes."""
-    head, worker, _ = hosts
-    with started_head(head, log, num_cpus) as (node, out):
-        yield [node, join(worker, WORKER_IP, out, num_cpus)]
-
-
-# Makes a file when it watches; ends when no CPU is free on either host: one actor has each.
-BOTH_TAKEN = """
-import sys, time
-import ray
-ray.init(sys.argv[1], log_to_driver=False)
-open(sys.argv[2], "w").close()
-from ray._private.state import available_resources_per_node
-deadline = time.monotonic() + 100
-while True:
-    free = [node.get("CPU", 0) for node in available_resources_per_node().values()]
-    if len(free) == 2 and not any(free):
-        break
-    assert time.monotonic() < deadline, free
-    time.sleep(0.1)
-"""
-
-
-def check_training(head, nodes, tmp_path):
-    arguments = ("--preset", "supply-chain-2400", "--iterations", "3")
-    log = tmp_path / "training"
-    with log.open("w") as out:
-        watches = tmp_path / "watches"
-        watcher = start(head, sys.executable, "-c", BOTH_TAKEN, f"{HEAD_IP}:{PORT}", str(watches), log=out)
-        await_file(watches, [*nodes, watcher], log, 120)
-        driver = start(
-            head,
-            *(sys.executable, "jobs/train.py", *arguments),
-            *("--env-runners", "2", "--directory", str(tmp_path / "remote")),
-            *("--set", "optimise_on=workers"),
-            log=out,
-            RAY_ADDRESS=f"{HEAD_IP}:{PORT}",
-        )
-        assert driver.wait(timeout=150) == 0, log.read_text()
-        assert watcher.wait(timeout=30) == 0, log.read_text()
-        assert all(node.poll() is None for node in nodes)
-    assert train_here(*arguments, "--env-runners", "0", "--directory", str(tmp_path / "local")) == 0
-    assert np.array_equal(final_weights(tmp_path / "remote"), final_weights(tmp_path / "local"))
-
-
 def check_loss_of_a_host(hosts, nodes, tmp_path):
     head, worker, cable = hosts
     busy, log = tmp_path / "both-busy", tmp_path / "collection"
@@ -189,20 +140,11 @@ def check_loss_of_a_host(hosts, nodes, tmp_path):
     assert table == undisturbed
 
 
-def test_training_has_the_weights_of_a_local_run_and_a_collection_survives_the_loss_of_a_host(
-    hosts, local_ray, tmp_path
-):
-    # One life of the cluster for both: starting it takes longest. One CPU on each host: two actors need both.
-    with cluster(hosts, tmp_path / "log", num_cpus=1) as nodes:
-        check_training(hosts[0], nodes, tmp_path)
-        check_loss_of_a_host(hosts, nodes, tmp_path)
-
-
-def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):
-    """None for env runners at first; then the second host, a node on the first, and the cable is pulled."""
+def check_training(hosts, node, out, tmp_path):
+    """On no node at first; then on the second host, also on the first, and the cable is pulled."""
     head, worker, cable = hosts
-    log = tmp_path / "driver"
-    with started_head(head, tmp_path / "log", num_cpus=0) as (node, out), log.open("w") as driver_out:
+    log = tmp_path / "training"
+    with log.open("w") as driver_out:
         driver = start(
             head,
             *(sys.executable, "-m", "tests.support.elastic_driver"),
@@ -210,7 +152,7 @@ def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):
             log=driver_out,
         )
         await_file(tmp_path / "first", [node, driver], log, 120)
-        join(worker, WORKER_IP, out, num_cpus=1)
+        lost = join(worker, WORKER_IP, out, num_cpus=1)
         await_file(tmp_path / "second", [node, driver], log, 150)
         join(head, HEAD_IP, out, num_cpus=1)
         await_file(tmp_path / "lose-first", [node, driver], log, 150)
@@ -220,3 +162,15 @@ def test_training_follows_hosts_that_come_and_go(hosts, tmp_path):
     (found,) = [line for line in lines if line[0] == "followed"]
     assert found[1] == "auto"
     assert found[3] == "True"
+    lost.terminate()
+    lost.wait(timeout=60)
+
+
+def test_training_follows_the_hosts_and_a_collection_survives_the_loss_of_one(hosts, tmp_path):
+    _, worker, cable = hosts
+    # One life of the cluster for both: starting it takes longest. One CPU on each host: two actors need both.
+    with started_head(hosts[0], tmp_path / "log", num_cpus=0) as (node, out):
+        check_training(hosts, node, out, tmp_path)
+        ip("-n", worker, "link", "set", cable[worker], "up")
+        join(worker, WORKER_IP, out, num_cpus=1)
+        check_loss_of_a_host(hosts, [node], tmp_path)

@@ -1,9 +1,9 @@
 """The program of `test_elastic` and `test_two_hosts`: trains while nodes come and go.
 
-Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own, in which several
-numbers ("2,auto") have their turns; or the address of a head without CPUs, a directory in which it asks for
-each change of the nodes by a file of that name, and the seconds between these changes at least. It starts
-without a node for env runners; one joins, a second joins, the first is lost.
+Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own; or the address of a
+head without CPUs, a directory in which it asks for each change of the nodes by a file of that name, and the
+seconds between these changes at least. It starts without a node for env runners; one joins, a second joins,
+the first is lost. The env runners compute the bound as well.
 
 What it found is printed when Ray is gone, which tells of lost nodes in the middle of other lines.
 """
@@ -19,6 +19,7 @@ from ray.cluster_utils import Cluster
 from tests.support.small import small_config, weights_of
 
 MEMORY = {"object_store_memory": 100 * 2**20}
+SEVERAL_PARTS = {"budget": 6_144}
 
 
 class Training(threading.Thread):
@@ -57,7 +58,8 @@ def train_through(changes, num_env_runners, pause_s):
         The number of env runners, that of iterations, and whether the weights are those of a run alone.
     """
     number = num_env_runners if num_env_runners == "auto" else int(num_env_runners)
-    training = Training(small_config(num_env_runners=number, budget=2_400, quotas_per_env_runner=4))
+    settings = {"num_env_runners": number, "quotas_per_env_runner": 4, "optimise_on": "workers"}
+    training = Training(small_config(**settings, **SEVERAL_PARTS))
     started = time.monotonic()
     training.start()
     for number_of_change, (change, num_used) in enumerate(zip(changes, (1, 2, 1), strict=True), 1):
@@ -67,7 +69,7 @@ def train_through(changes, num_env_runners, pause_s):
         change()
         training.await_number(num_used)
     training.end()
-    alone = small_config(num_env_runners=0, budget=2_400).build_algo()
+    alone = small_config(**SEVERAL_PARTS).build_algo()
     for _ in training.used:
         alone.train()
     same = bool((training.weights == weights_of(alone)).all())
@@ -75,7 +77,7 @@ def train_through(changes, num_env_runners, pause_s):
     return num_env_runners, len(training.used), same
 
 
-def in_own_cluster(numbers):
+def in_own_cluster(num_env_runners):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **MEMORY})
     ray.init(address=cluster.address, log_to_driver=False)
     nodes = []
@@ -86,10 +88,7 @@ def in_own_cluster(numbers):
     def lose_first():
         cluster.remove_node(nodes.pop(0), allow_graceful=False)
 
-    found = []
-    for num_env_runners in numbers.split(","):
-        found.append(train_through((add, add, lose_first), num_env_runners, pause_s=1.0))
-        lose_first()  # the last one: the next turn starts without
+    found = train_through((add, add, lose_first), num_env_runners, pause_s=1.0)
     ray.shutdown()
     cluster.shutdown()
     return found
@@ -100,9 +99,9 @@ def in_given_cluster(num_env_runners, address, directory, pause_s):
     changes = [Path(directory, name).touch for name in ("first", "second", "lose-first")]
     found = train_through(changes, num_env_runners, float(pause_s))
     ray.shutdown()
-    return [found]
+    return found
 
 
 if __name__ == "__main__":
-    for each in (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:]):
-        print("\nfollowed", *each, flush=True)
+    found = (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:])
+    print("\nfollowed", *found, flush=True)
