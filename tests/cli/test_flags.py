@@ -708,6 +708,7 @@ def test_settings_are_completed(monkeypatch, call, capsys):
     monkeypatch.setenv("COMP_WORDS", "ttray train --set gain_t")
     monkeypatch.setenv("COMP_CWORD", "3")
     monkeypatch.setattr("sys.argv", ["ttray"])
+    monkeypatch.setattr("__main__.__package__", None)  # else the name would be that of `python -m pytest`
     assert call().out.split() == ["gain_tolerance="]
 
 
