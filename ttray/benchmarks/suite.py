@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ttray.benchmarks import tables
 from ttray.benchmarks.report import Result
 
 
@@ -25,7 +26,7 @@ class Benchmark:
     run: Callable[[], Result]
     draw: Callable[[Result], Any]
     meaning: str
-    table: Callable[[Result], list[str]] = Result.table
+    table: Callable[[Result], list[str]] = tables.table
 
 
 def _benchmark(name: str, meaning: str, picture: str | None = None, views: str | None = None) -> Benchmark:
@@ -35,7 +36,7 @@ def _benchmark(name: str, meaning: str, picture: str | None = None, views: str |
         name: Of the module.
         meaning: What it compares.
         picture: A function of `pictures`, in place of the module's own `draw`.
-        views: The module with a `table` of its own, and with `draw`.
+        views: The module with a `table` of its own, and with `draw` if no picture is named.
     """
 
     def call(module: str, function: str, *arguments: Any) -> Any:
@@ -45,7 +46,7 @@ def _benchmark(name: str, meaning: str, picture: str | None = None, views: str |
         return call(views or name, "draw", result) if picture is None else call("pictures", picture, result)
 
     def table(result: Result) -> list[str]:
-        lines: list[str] = result.table() if views is None else call(views, "table", result)
+        lines: list[str] = tables.table(result) if views is None else call(views, "table", result)
         return lines
 
     return Benchmark(lambda: call(name, "run"), draw, meaning, table)
@@ -69,7 +70,7 @@ BENCHMARKS = {
     "choosing": _benchmark(
         "choosing", "the quick presets with one setting changed at a time", views="choosing"
     ),
-    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS),
+    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS, views="planning"),
     "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
     "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
