@@ -10,6 +10,7 @@ from typing import Any
 
 from ttray.benchmarks import tables
 from ttray.benchmarks.report import Result
+from ttray.paper import markdown
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,13 @@ def measure(name: str, results: Path) -> Result:
 
 
 def update_page(page: Path, results: Path) -> None:
-    """Brings the tables of a Markdown page up to date with the results that are there.
-
-    A table stands between the lines `<!-- bench NAME -->` and `<!-- end -->`; everything else on the page
-    is left as it is.
-    """
-    lines: list[str] = []
-    inside = False
-    for line in page.read_text().splitlines():
-        if line == "<!-- end -->":
-            inside = False
-        if not inside:
-            lines.append(line)
-        if line.startswith("<!-- bench "):
-            name = line.split()[2]
-            path = results / f"{name}.json"
-            if path.exists():
-                inside = True
-                lines += BENCHMARKS[name].table(Result.from_json(path.read_text()))
-    page.write_text("\n".join(lines) + "\n")
+    """Brings the tables of a page, below `<!-- bench NAME -->`, up to date with the results there."""
+    paths = {name: results / f"{name}.json" for name in BENCHMARKS}
+    markdown.fill(
+        page,
+        {
+            f"bench {name}": BENCHMARKS[name].table(Result.from_json(path.read_text()))
+            for name, path in paths.items()
+            if path.exists()
+        },
+    )

@@ -43,6 +43,10 @@ def reproduce(
     results: Annotated[
         Path | None, typer.Option(help="Where data and pictures go.", show_default="DIRECTORY/results")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A Markdown page whose claims to bring up to date."),
+    ] = None,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Run nothing: only the figures whose trials are all there.")
     ] = False,
@@ -57,7 +61,7 @@ def reproduce(
 
     ttray reproduce all --results docs/results
 
-    ttray reproduce all --draw-only
+    ttray reproduce all --draw-only --results docs/results --page docs/results.md
     """
     from ttray.paper import reproduction
     from ttray.paper.figures import evaluation
@@ -84,7 +88,7 @@ def reproduce(
     total = len({trial.name for figure in chosen for trial in figure.trials})
     with Tracker("trials", total, progress) as tracker:
         reproduction.reproduce(
-            chosen, directory, results, command, lambda name, done, _: tracker.update(done, name)
+            chosen, directory, results, command, lambda name, done, _: tracker.update(done, name), page
         )
     pictures = [str(results / f"{figure.name}.png") for figure in chosen]
 

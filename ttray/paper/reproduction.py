@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ttray.core.checks import check_count
+from ttray.paper import markdown
+from ttray.paper.claims import claims
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.trials import OnFinished, Trial, is_finished, rows_of, run_trials
 from ttray.runs.presets import PAPER_PRESETS
@@ -148,6 +150,7 @@ def reproduce(
     results: Path,
     command: str,
     on_finished: OnFinished | None = None,
+    page: Path | None = None,
 ) -> None:
     """Runs what is missing and writes the figures.
 
@@ -158,6 +161,7 @@ def reproduce(
             and `README.md` with all of the figures that are there.
         command: What the user typed, to be written down.
         on_finished: Told of every trial.
+        page: Markdown whose table below `<!-- claims -->` is brought up to date with all of the results.
     """
     trials = {trial.name: trial for figure in chosen for trial in figure.trials}
     run_trials(list(trials.values()), directory, on_finished)
@@ -178,6 +182,8 @@ def reproduce(
         }
         (results / f"{figure.name}.json").write_text(json.dumps(origin, indent=1) + "\n")
     _write_page(results)
+    if page is not None:
+        markdown.fill(page, {"claims": claims(results)})
 
 
 def _no_summary(_: Sequence[dict[str, Any]]) -> list[str]:
