@@ -24,17 +24,22 @@ from ttray.runs.drawing import save
 ROOT = Path(__file__).parents[2]
 
 
-def arguments(directory):
+HERE = ("--env-runners", "0")
+ELSEWHERE = ("--env-runners", "2", "--set", "optimise_on=workers")  # batches and the bound on them
+
+
+def arguments(directory, where=HERE):
     return [
-        "--preset", "supply-chain-2400", "--seed", "3", "--iterations", "6", "--env-runners", "0",
+        "--preset", "supply-chain-2400", "--seed", "3", "--iterations", "6", *where,
+        "--budget", "6144", "--set", "num_offline_iterations=4",  # three parts, whose sums have an order
         "--checkpoint-every", "2", "--directory", str(directory), "--progress",
     ]  # fmt: skip
 
 
-def start(directory, **options):
+def start(directory, where=HERE, **options):
     """The same in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory)],
+        [sys.executable, str(ROOT / "jobs" / "train.py"), *arguments(directory, where)],
         env=joining(),
         stderr=subprocess.PIPE,
         text=True,
@@ -81,10 +86,14 @@ def test_a_run_leaves_metrics_a_picture_and_a_checkpoint_and_says_where(undistur
     assert max(len(line) for line in printed.splitlines() if str(directory) not in line) <= 80
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, local_ray, number):
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [(signal.SIGKILL, ELSEWHERE), (signal.SIGINT, HERE), (signal.SIGTERM, HERE)],
+    ids=["SIGKILL", "SIGINT", "SIGTERM"],
+)
+def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, local_ray, number, where):
     directory = tmp_path / "run"
-    process = start(directory)
+    process = start(directory, where)
     for line in process.stderr:
         if line.lstrip().startswith("3/6"):
             os.kill(process.pid, number)
@@ -98,7 +107,7 @@ def test_a_killed_driver_resumes_to_the_same_weights(tmp_path, undisturbed, loca
     assert len(saved) in ({2} if number == signal.SIGKILL else {3, 4})
     if number != signal.SIGKILL:
         assert f"run the same command again to go on from {checkpoint}" in last_words
-    assert train_here(*arguments(directory)) == 0
+    assert train_here(*arguments(directory, where)) == 0
     assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
     key = "discounted_return"
     expected = [row[key] for row in read_csv(undisturbed[0] / "metrics.csv")]

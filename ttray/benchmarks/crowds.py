@@ -29,7 +29,7 @@ _SHORT = Case("ttray/CorridorDense-v0", horizon=10, budget=10, gamma=None)  # on
 _SHARED = Case("ttray/Dam-v0", horizon=360, budget=86_400, gamma=0.95)
 _NUM_CALLS = 1_000
 _AT_A_TIME = 10  # processes that start together
-_BYTES_PER_PROCESS = 240 * 10**6  # Python, NumPy, torch and Ray, as measured
+_LEFT_FREE = 3 * 10**9  # bytes, for whatever else the machine does
 
 
 class _ReadyWorkers:
@@ -134,31 +134,35 @@ class Crowd:
 
 
 def collect_in_a_crowd(number: int) -> Crowd:
-    """Collects a plan on real env runners of 0.02 CPU each, as many as half of the free memory allows.
+    """Collects a plan on real env runners of 0.02 CPU each, as many as there is memory for.
+
+    They start ten at a time, and each collects a quota: by then it has all the memory that it will need, and
+    what it takes from the others can be seen. Files that all of them have loaded are in memory once.
 
     Args:
         number: At most.
     """
-    number = min(number, int(0.5 * _available_bytes() / _BYTES_PER_PROCESS))
-    work, started = _SHARED.work(0), time.perf_counter()
+    work, settings, started = _SHARED.work(0), DispatchSettings(), time.perf_counter()
+    shared, quota = ray.put(work), plan_quotas(work, number, settings)[0]
     actor_class = ray.remote(num_cpus=0.02, max_restarts=-1)(RemoteWorker)
     actors: list[Any] = []
     processes: list[int] = []
     try:
-        while len(actors) < number:
-            more = [actor_class.remote(_SHARED.maker()) for _ in range(min(_AT_A_TIME, number - len(actors)))]
+        while num_more := min(_AT_A_TIME, number - len(actors), _num_that_fit(processes)):
+            more = [actor_class.remote(_SHARED.maker()) for _ in range(num_more)]
             actors += more
+            ray.get([actor.run_quota.remote(shared, quota) for actor in more])
             processes += ray.get([actor.ping.remote() for actor in more])
         start_s = time.perf_counter() - started
-        service = RolloutService(_SHARED.maker(), supplier=GivenActors(actors))
-        service.collect_work(work)  # all of them load code
+        service = RolloutService(_SHARED.maker(), supplier=GivenActors(actors), settings=settings)
+        service.collect_work(work)  # meets its env runners
         handle = service.collect_work(work)
         return Crowd(
-            number=number,
+            number=len(actors),
             used=handle.stats.num_env_runners,
             start_s=start_s,
             collect_s=handle.stats.time_s,
-            megabytes=sum(map(_own_bytes, processes)) / number / 1e6,
+            megabytes=sum(map(_own_bytes, processes)) / len(processes) / 1e6,
             is_same=digest(handle.batch().table) == _digest_alone(work),
         )
     finally:
@@ -168,6 +172,13 @@ def collect_in_a_crowd(number: int) -> Crowd:
 
 def _digest_alone(work: Work) -> str:
     return digest(RolloutService(_SHARED.maker()).collect_work(work).batch().table)
+
+
+def _num_that_fit(processes: Sequence[int]) -> int:
+    """How many more processes like the last of these there is memory for."""
+    if not processes:
+        return _AT_A_TIME
+    return max(0, _available_bytes() - _LEFT_FREE) // _own_bytes(processes[-1])
 
 
 def _available_bytes() -> int:

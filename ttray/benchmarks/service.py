@@ -51,7 +51,7 @@ def run(
     series["delays"] = _report_delays(report, pause_s, stop_s, rounds)
     report.say(f"one driver, at most {plural(NUM_SIMULATED, 'env runner')} that answer at once")
     series["quotas"] = _report_quotas(report, quotas, rounds)
-    report.say("real env runners of 0.02 CPU each, as many as half of the free memory allows")
+    report.say("real env runners of 0.02 CPU each, as many as there is memory for")
     _report_crowd(report, num_real)
     return report.result(series)
 

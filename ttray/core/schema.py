@@ -102,7 +102,7 @@ def table_of(arrays: Mapping[str, NDArray[Any]]) -> pa.Table:
     columns = [
         _on_last_rows(arrays[name], arrays["trajectory"])
         if name == "last_obs"
-        else _to_arrow(name, arrays[name])
+        else _column_of(name, arrays[name])
         for name in names
     ]
     table = pa.Table.from_arrays(columns, names=names)
@@ -130,7 +130,7 @@ def _on_last_rows(values: NDArray[np.float32], trajectory: NDArray[np.int64]) ->
     lengths = np.zeros(len(trajectory) + 1, dtype=np.int32)
     lengths[lasts + 1] = values.shape[1]
     return pa.ListArray.from_arrays(
-        pa.array(np.cumsum(lengths, dtype=np.int32)), pa.array(np.ascontiguousarray(values).reshape(-1))
+        _to_arrow(np.cumsum(lengths, dtype=np.int32)), _to_arrow(values.reshape(-1))
     )
 
 
@@ -143,7 +143,7 @@ def last_obs_of(table: pa.Table) -> NDArray[np.float32]:
     if "last_obs" not in table.column_names:
         raise ValueError("the table was written by version 1, which did not record last observations")
     size = table.schema.field("obs").type.list_size
-    return _one_chunk(table.column("last_obs")).flatten().to_numpy().reshape(-1, size)
+    return _to_numpy(_one_chunk(table.column("last_obs")).flatten()).reshape(-1, size)
 
 
 def arrays_of(table: pa.Table, name: str) -> list[NDArray[Any]]:
@@ -151,7 +151,7 @@ def arrays_of(table: pa.Table, name: str) -> list[NDArray[Any]]:
     if not pa.types.is_list(table.schema.field(name).type):
         return [array_of(table, name)]
     chunk = _one_chunk(table.column(name))
-    return [chunk.value_lengths().to_numpy(), chunk.flatten().to_numpy()]
+    return [_to_numpy(chunk.value_lengths()), _to_numpy(chunk.flatten())]
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -160,13 +160,31 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _to_arrow(name: str, array: NDArray[Any]) -> pa.Array:
+# Arrow's own ways from and to NumPy import pandas, which no env runner needs otherwise: 30 MB in each.
+
+
+def _to_arrow(array: NDArray[Any]) -> pa.Array:
+    """One axis as Arrow, sharing memory; bits for truth values."""
+    if array.dtype == np.bool_:
+        return _to_arrow(array.view(np.uint8)).cast(pa.bool_())
+    buffer = pa.py_buffer(np.ascontiguousarray(array))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, buffer])
+
+
+def _to_numpy(values: pa.Array) -> NDArray[Any]:
+    """The inverse, which cannot be written to."""
+    if values.null_count:
+        raise ValueError(f"every row needs a value, found {values.null_count} nulls")
+    if pa.types.is_boolean(values.type):
+        return _to_numpy(values.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(values)
+
+
+def _column_of(name: str, array: NDArray[Any]) -> pa.Array:
     if array.ndim == 1:
-        return pa.array(array)
+        return _to_arrow(array)
     if array.ndim == 2 and array.shape[1] > 0:
-        return pa.FixedSizeListArray.from_arrays(
-            pa.array(np.ascontiguousarray(array).reshape(-1)), array.shape[1]
-        )
+        return pa.FixedSizeListArray.from_arrays(_to_arrow(array.reshape(-1)), array.shape[1])
     raise ValueError(f"column {name!r} must be [rows] or [rows, size], found shape {array.shape}")
 
 
@@ -175,8 +193,8 @@ def array_of(table: pa.Table, name: str) -> NDArray[Any]:
     column = table.column(name)
     chunk = _one_chunk(column)
     if pa.types.is_fixed_size_list(column.type):
-        return chunk.flatten().to_numpy().reshape(-1, column.type.list_size)
-    return chunk.to_numpy(zero_copy_only=column.type != pa.bool_())
+        return _to_numpy(chunk.flatten()).reshape(-1, column.type.list_size)
+    return _to_numpy(chunk)
 
 
 def canonical(table: pa.Table) -> pa.Table:
@@ -185,7 +203,7 @@ def canonical(table: pa.Table) -> pa.Table:
     step_up = (trajectory[1:] == trajectory[:-1]) & (t[1:] >= t[:-1])
     if np.all(step_up | (trajectory[1:] > trajectory[:-1])):
         return table
-    return table.take(pa.array(np.lexsort((t, trajectory))))
+    return table.take(_to_arrow(np.lexsort((t, trajectory))))
 
 
 def offsets_of(trajectory: NDArray[np.int64]) -> NDArray[np.int64]:
