@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train quick test lint types format docs wheel bench soak clean
+.PHONY: help train quick test lint types format docs wheel bench soak release clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -52,6 +52,9 @@ bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/per
 
 soak: $(READY) ## Train beside a killer and compare every bit (30 minutes); writes to runs/
 	$(BIN)/ttray soak --progress $(ARGS)
+
+release: $(READY) ## Check that this commit can be released (tests, wheel, image: half an hour)
+	.ci/release
 
 clean: ## Remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -12,6 +12,7 @@ from ttray.benchmarks.cases import Case
 from ttray.benchmarks.idle import idle_shares
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.benchmarks.suite import BENCHMARKS, Benchmark, measure, update_page
+from ttray.benchmarks.tables import table
 from ttray.runs.drawing import plt
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -101,7 +102,50 @@ def test_a_page_gets_the_tables_and_keeps_its_words(tmp_path):
     (tmp_path / "core.json").write_text(result_of().to_json())
     for _ in range(2):  # the second time nothing changes
         update_page(page, tmp_path)
-        assert page.read_text() == text.replace("old\n", "\n".join(result_of().table()) + "\n")
+        assert page.read_text() == text.replace("old\n", "\n".join(table(result_of())) + "\n")
+
+
+def test_cases_that_were_measured_alike_are_lines_of_one_table():
+    def of_case(case, *, least=0.5, without=()):
+        yield Finding(case, "steps/s", (1.0, 3.0))
+        yield Finding(case, "share", (0.4,), at_least=0.5)
+        if "ratio" not in without:
+            yield Finding(case, "ratio", (2.0,), at_least=least)
+
+    findings = (
+        *of_case("a"),
+        Finding("alone", "share", (0.5,), at_most=0.5),
+        *of_case("b", least=4.0),
+        *of_case("c", without=("ratio",)),
+    )
+    assert table(Result("core", "a title", findings)) == [
+        "|  | steps/s | share, ≥ 0.5 | ratio |",
+        "|---|---|---|---|",
+        "| a | 2 (1–3) | 0.4, missed | 2, ≥ 0.5 ok |",
+        "| b | 2 (1–3) | 0.4, missed | 2, ≥ 4 missed |",
+        "| c | 2 (1–3) | 0.4, missed |  |",
+        "",
+        "|  |  | median | rounds | target |  |",
+        "|---|---|---|---|---|---|",
+        "| alone | share | 0.5 |  | ≤ 0.5 | ok |",
+    ]
+
+
+def test_more_quantities_than_cases_are_the_lines():
+    findings = tuple(Finding(case, quantity, (1.0,), at_most=2.0) for case in "abc" for quantity in "vwxyz")
+    head, _, *lines = table(Result("core", "a title", findings))
+    assert head == "|  | a | b | c |"
+    assert lines == [f"| {quantity}, ≤ 2 | 1, ok | 1, ok | 1, ok |" for quantity in "vwxyz"]
+
+
+def test_a_single_finding_is_one_line():
+    finding = Finding("all 2 plans", "planned ÷ executed", (1.0,), at_least=1.0)
+    assert table(Result("core", "a title", (finding,))) == ["all 2 plans: planned ÷ executed = 1 (≥ 1: ok)."]
+
+
+def test_no_finding_is_lost_where_a_quantity_comes_twice():
+    findings = tuple(Finding(case, quantity, (1.0,)) for case in "abc" for quantity in ("x", "y", "x"))
+    assert len(table(Result("core", "a title", findings))) == 2 + len(findings)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -513,6 +513,7 @@ REPRODUCE = {
     "--cpus": ("1", lambda a, c: c.keywords == {"num_cpus": 1}),
     "--directory": ("elsewhere", lambda a, c: a[1] == Path("elsewhere")),
     "--results": ("there", lambda a, c: a[2] == Path("there")),
+    "--page": (__file__, lambda a, c: a[5] == Path(__file__)),
 }
 
 
@@ -535,7 +536,7 @@ def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch
     monkeypatch.setattr(reproduction, "reproduce", spy)
     monkeypatch.setattr(reproduce, "connect", Spy())
     call("reproduce", "evaluation", "--horizon", "100", "--horizon", "50", "--runs", "3")
-    figures, *_, command, _ = spy.arguments
+    figures, _, _, command, *_ = spy.arguments
     assert {trial.name.split("/")[1].split("-")[0] for trial in figures[0].trials} == {"100", "50"}
     assert command == "ttray reproduce evaluation --runs 3 --horizon 100 --horizon 50"
 
@@ -555,6 +556,10 @@ def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatc
     assert "== growth" not in call("bench", "envs", "core").out
     assert ran.arguments[0] == "envs"  # the last of the two in the order of measuring
     assert call("bench", "core", "--page", str(tmp_path / "none.md")).code == 2
+    ran.arguments = None
+    assert call("bench", "--no-measure", "--results", "here", "--page", str(page)).code == 0
+    assert (ran.arguments, updated.arguments) == (None, (page, Path("here")))
+    assert "name it with --page" in call("bench", "--no-measure").err
 
 
 SOAK = {

@@ -19,6 +19,7 @@ from ttray.paper.reproduction import choose, figures, reproduce
 from ttray.runs.curves import RETURNS
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
+from ttray.service.cpu_types import cpu_type
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +68,7 @@ def test_command_writes_data_pictures_their_origin_and_a_page(strategies):
         assert is_png(results / f"{name}.png")
         origin = json.loads((results / f"{name}.json").read_text())
         assert (origin["figure"], origin["command"]) == (name, "ttray reproduce dcs")
-        assert origin["versions"] == versions()
+        assert (origin["versions"], origin["cpu"]) == (versions(), cpu_type())
         assert f"## {name}\n" in page
         assert f"({name}.png)" in page
     assert "`ttray reproduce dcs`" in page
@@ -84,6 +85,19 @@ def test_running_again_runs_nothing_again(strategies, capsys):
     assert [path.stat().st_mtime_ns for path in trials] == before
     assert (directory / "results/dcs-widths.parquet").read_bytes() == data
     assert len(json.loads(capsys.readouterr().out)["pictures"]) == 2
+
+
+def test_drawing_only_writes_what_is_finished_and_runs_nothing(strategies, tmp_path, capsys):
+    directory, _ = strategies
+    only = ("--directory", str(directory), "--results", str(tmp_path), "--draw-only", "--json")
+    assert run_here("dam", "dcs", *only) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["pictures"] == [str(tmp_path / f"{name}.png") for name in ("dcs-shapes", "dcs-widths")]
+    assert told["left_out"] == ["dam"]
+    data = "dcs-widths.parquet"
+    assert (tmp_path / data).read_bytes() == (directory / "results" / data).read_bytes()
+    assert run_here("dam", *only) == 2
+    assert "learning/dam/0.999-TTPOIS-0-60 is missing; run them first" in capsys.readouterr().err
 
 
 def costs(horizon, gamma):

@@ -115,6 +115,18 @@ def test_the_page_draws_all_charts_and_tables(runs, tmp_path):
     assert "ttray train --config" in shown(dom, "commands")
 
 
+@in_a_browser
+def test_a_run_of_one_iteration_is_a_point(tmp_path):
+    runs = [leave_run(tmp_path / "alone", [-9.0]), leave_run(tmp_path / "pois", [-9.0], algorithm="POIS")]
+    dom = browse(ttray.report(*runs, path=tmp_path / "report.html"))
+    for figure in ("discounted", "undiscounted"):
+        chart, _, legend = (
+            dom.partition(f'<figure id="{figure}">')[2].partition("</figure>")[0].partition("</svg>")
+        )
+        assert (chart.count("<circle"), chart.count("<path")) == (2, 0), figure
+        assert legend.count("<circle") == 2, figure
+
+
 def expected(horizon, budget, gamma, delta, accuracy):
     planned, uniform = (
         dcs.truncated(horizon, budget, gamma),

@@ -177,7 +177,10 @@ def test_a_full_disk_ends_a_run_with_a_line_and_it_goes_on_to_the_same_weights(
     assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
 
 
-def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("num_iterations", "marker"), [(5, "None"), (1, "o")])
+def test_curves_of_several_runs_are_drawn_and_a_single_iteration_as_a_point(
+    tmp_path, monkeypatch, num_iterations, marker
+):
     rows = [
         {
             "algorithm": a,
@@ -188,7 +191,7 @@ def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
         }
         for a in ("TTPOIS", "POIS")
         for s in (0, 1)
-        for i in range(5)
+        for i in range(num_iterations)
     ]
     drawn = {}
 
@@ -196,6 +199,7 @@ def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
         for axis in figure.axes:
             for line in axis.lines:
                 drawn[axis.get_ylabel(), line.get_label()] = line.get_xydata()
+                assert line.get_marker() == marker
         save(figure, path)
 
     monkeypatch.setattr(curve_pictures, "save", look_and_save)
@@ -203,7 +207,7 @@ def test_curves_of_several_runs_are_drawn(tmp_path, monkeypatch):
     path.write_bytes(b"an earlier picture")
     curve_pictures.draw_curves(path, "title", rows)
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    iterations = np.arange(5)
+    iterations = np.arange(num_iterations)
     means = {"discounted return": iterations + 0.5, "undiscounted return": -iterations}
     assert set(drawn) == {(label, f"{name}, 2 seeds") for label in means for name in ("TT-POIS", "POIS")}
     for (label, _), points in drawn.items():

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttray.benchmarks import tables
 from ttray.benchmarks.cases import environment_name
 from ttray.benchmarks.report import Finding, Reporter, Result
 from ttray.core import dcs, planning
@@ -110,6 +111,16 @@ def run(cases: tuple[PlanningCase, ...] = CASES, pool_size: int = POOL_SIZE) -> 
     return report.result(
         {"pool_size": pool_size, "num_batches": NUM_BATCHES, "delta": DELTA, "cases": series}
     )
+
+
+def table(result: Result) -> list[str]:
+    """A line per case, a column per plan."""
+    findings = [
+        replace(finding, case=case, quantity=f"{plan} {finding.quantity}")
+        for finding in result.findings
+        for case, _, plan in [finding.case.rpartition(", ")]
+    ]
+    return tables.table(replace(result, findings=tuple(findings)))
 
 
 def compare(case: PlanningCase, rewards: Rewards) -> dict[str, float]:

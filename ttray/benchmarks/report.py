@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ttray.paper import markdown
 from ttray.runs.versions import versions
 
 
@@ -96,11 +95,6 @@ class Result:
             Finding(**{**finding, "values": tuple(finding["values"])}) for finding in found["findings"]
         )
         return cls(found["name"], found["title"], findings, found["series"])
-
-    def table(self) -> list[str]:
-        """The findings as lines of Markdown."""
-        rows = [(f.case, f.quantity, short(f.median), f.spread, f.target, f.verdict) for f in self.findings]
-        return markdown.table(("", "", "median", "rounds", "target", ""), rows)
 
 
 class Reporter:

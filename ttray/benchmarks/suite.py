@@ -8,7 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ttray.benchmarks import tables
 from ttray.benchmarks.report import Result
+from ttray.paper import markdown
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Benchmark:
     run: Callable[[], Result]
     draw: Callable[[Result], Any]
     meaning: str
-    table: Callable[[Result], list[str]] = Result.table
+    table: Callable[[Result], list[str]] = tables.table
 
 
 def _benchmark(name: str, meaning: str, picture: str | None = None, views: str | None = None) -> Benchmark:
@@ -35,7 +37,7 @@ def _benchmark(name: str, meaning: str, picture: str | None = None, views: str |
         name: Of the module.
         meaning: What it compares.
         picture: A function of `pictures`, in place of the module's own `draw`.
-        views: The module with a `table` of its own, and with `draw`.
+        views: The module with a `table` of its own, and with `draw` if no picture is named.
     """
 
     def call(module: str, function: str, *arguments: Any) -> Any:
@@ -45,7 +47,7 @@ def _benchmark(name: str, meaning: str, picture: str | None = None, views: str |
         return call(views or name, "draw", result) if picture is None else call("pictures", picture, result)
 
     def table(result: Result) -> list[str]:
-        lines: list[str] = result.table() if views is None else call(views, "table", result)
+        lines: list[str] = tables.table(result) if views is None else call(views, "table", result)
         return lines
 
     return Benchmark(lambda: call(name, "run"), draw, meaning, table)
@@ -69,7 +71,7 @@ BENCHMARKS = {
     "choosing": _benchmark(
         "choosing", "the quick presets with one setting changed at a time", views="choosing"
     ),
-    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS),
+    "planning": _benchmark("planning", "plans from data beside the fixed ones", _TARGETS, views="planning"),
     "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
     "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
@@ -88,22 +90,13 @@ def measure(name: str, results: Path) -> Result:
 
 
 def update_page(page: Path, results: Path) -> None:
-    """Brings the tables of a Markdown page up to date with the results that are there.
-
-    A table stands between the lines `<!-- bench NAME -->` and `<!-- end -->`; everything else on the page
-    is left as it is.
-    """
-    lines: list[str] = []
-    inside = False
-    for line in page.read_text().splitlines():
-        if line == "<!-- end -->":
-            inside = False
-        if not inside:
-            lines.append(line)
-        if line.startswith("<!-- bench "):
-            name = line.split()[2]
-            path = results / f"{name}.json"
-            if path.exists():
-                inside = True
-                lines += BENCHMARKS[name].table(Result.from_json(path.read_text()))
-    page.write_text("\n".join(lines) + "\n")
+    """Brings the tables of a page, below `<!-- bench NAME -->`, up to date with the results there."""
+    paths = {name: results / f"{name}.json" for name in BENCHMARKS}
+    markdown.fill(
+        page,
+        {
+            f"bench {name}": BENCHMARKS[name].table(Result.from_json(path.read_text()))
+            for name, path in paths.items()
+            if path.exists()
+        },
+    )

@@ -27,6 +27,9 @@ def bench(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A Markdown page whose tables to bring up to date."),
     ] = None,
+    measure: Annotated[
+        bool, typer.Option(help="Without: only the page, from the JSON files that are there.")
+    ] = True,
 ) -> None:
     """Measure ttray beside the alternatives, in one go.
 
@@ -39,12 +42,19 @@ def bench(
     ttray bench optimisation iteration
 
     ttray bench --results docs/performance --page docs/performance.md
+
+    ttray bench --no-measure --results docs/performance --page docs/performance.md
     """
     from ttray.benchmarks import suite
 
     asked = all_of(benchmark_names())(what) or ["all"]
     results = results or runs_directory() / "bench"
     check_directory(results)
+    if not measure:
+        if page is None:
+            raise ValueError("without measuring there is only a page to write; name it with --page")
+        suite.update_page(page, results)
+        return
     for name, benchmark in suite.BENCHMARKS.items():
         if name in asked or "all" in asked:
             out.print(f"== {name}: {benchmark.meaning}", markup=False)

@@ -43,6 +43,13 @@ def reproduce(
     results: Annotated[
         Path | None, typer.Option(help="Where data and pictures go.", show_default="DIRECTORY/results")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A Markdown page whose claims to bring up to date."),
+    ] = None,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Run nothing: only the figures whose trials are all there.")
+    ] = False,
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
@@ -53,6 +60,8 @@ def reproduce(
     ttray reproduce evaluation --runs 10 --horizon 100
 
     ttray reproduce all --results docs/results
+
+    ttray reproduce all --draw-only --results docs/results --page docs/results.md
     """
     from ttray.paper import reproduction
     from ttray.paper.figures import evaluation
@@ -70,12 +79,16 @@ def reproduce(
         f" --{name} {value}" for name, value in (("runs", runs), ("iterations", iterations)) if value
     )
     command += "".join(f" --horizon {value}" for value in horizon or ())
-    if any(trial.on_cluster for figure in chosen for trial in figure.trials):
+    left_out: list[str] = []
+    if draw_only:
+        asked, chosen = chosen, reproduction.finished(chosen, directory)
+        left_out = [figure.name for figure in asked if figure not in chosen]
+    elif any(trial.on_cluster for figure in chosen for trial in figure.trials):
         connect(0, num_cpus=cpus)
     total = len({trial.name for figure in chosen for trial in figure.trials})
     with Tracker("trials", total, progress) as tracker:
         reproduction.reproduce(
-            chosen, directory, results, command, lambda name, done, _: tracker.update(done, name)
+            chosen, directory, results, command, lambda name, done, _: tracker.update(done, name), page
         )
     pictures = [str(results / f"{figure.name}.png") for figure in chosen]
 
@@ -83,5 +96,8 @@ def reproduce(
         for picture in pictures:
             out.print(f"picture  {picture}", markup=False)
         out.print(f"page     {results / 'README.md'}", markup=False)
+        if left_out:
+            out.print(f"left out, because trials are missing: {', '.join(left_out)}", markup=False)
 
-    emit({"pictures": pictures, "page": str(results / "README.md"), "command": command}, json, render)
+    found = {"pictures": pictures, "page": str(results / "README.md"), "command": command}
+    emit(found | ({"left_out": left_out} if draw_only else {}), json, render)

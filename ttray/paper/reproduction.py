@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ttray.core.checks import check_count
+from ttray.paper import markdown
+from ttray.paper.claims import claims
 from ttray.paper.figures import dcs, evaluation, learning
-from ttray.paper.trials import OnFinished, Trial, rows_of, run_trials
+from ttray.paper.trials import OnFinished, Trial, is_finished, rows_of, run_trials
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
+from ttray.service.cpu_types import cpu_type
 
 
 @dataclass(frozen=True)
@@ -123,22 +126,42 @@ def choose(names: Sequence[str], known: dict[str, Figure]) -> list[Figure]:
     return list(chosen.values())
 
 
+def finished(chosen: Sequence[Figure], directory: Path) -> list[Figure]:
+    """Those of the figures whose trials are all there.
+
+    Raises:
+        ValueError: There are none.
+    """
+    found = [figure for figure in chosen if all(is_finished(trial, directory) for trial in figure.trials)]
+    if not found:
+        trial = next(
+            trial for figure in chosen for trial in figure.trials if not is_finished(trial, directory)
+        )
+        raise ValueError(
+            f"{directory} has all trials of none of these figures, {trial.name} is missing; run them first, "
+            "or choose the directory of finished ones"
+        )
+    return found
+
+
 def reproduce(
     chosen: Sequence[Figure],
     directory: Path,
     results: Path,
     command: str,
     on_finished: OnFinished | None = None,
+    page: Path | None = None,
 ) -> None:
     """Runs what is missing and writes the figures.
 
     Args:
         chosen: Which figures.
         directory: Of the trials; finished ones are not run again.
-        results: Gets `NAME.parquet`, `NAME.png` and `NAME.json` (command, versions, runs) per figure, and
-            `README.md` with all of the figures that are there.
+        results: Gets `NAME.parquet`, `NAME.png` and `NAME.json` (command, versions, CPU, runs) per figure,
+            and `README.md` with all of the figures that are there.
         command: What the user typed, to be written down.
         on_finished: Told of every trial.
+        page: Markdown whose table below `<!-- claims -->` is brought up to date with all of the results.
     """
     trials = {trial.name: trial for figure in chosen for trial in figure.trials}
     run_trials(list(trials.values()), directory, on_finished)
@@ -152,12 +175,15 @@ def reproduce(
             "caption": figure.caption,
             "command": command,
             "versions": versions(),
+            "cpu": cpu_type(),
             "trials": len(figure.trials),
             "seeds": sorted({row["seed"] for row in rows if "seed" in row}),
             "summary": figure.summarise(rows),
         }
         (results / f"{figure.name}.json").write_text(json.dumps(origin, indent=1) + "\n")
     _write_page(results)
+    if page is not None:
+        markdown.fill(page, {"claims": claims(results)})
 
 
 def _no_summary(_: Sequence[dict[str, Any]]) -> list[str]:

@@ -81,6 +81,8 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
         mean, half = mean_interval([[row[column] for row in run[:shortest]] for run in runs])
         colour, style = _LOOKS[algorithm]
         label = _NAMES[algorithm] + (f", {len(runs)} seeds" if len(runs) > 1 else "")
-        axis.plot(steps, mean, color=colour, linestyle=style, label=label)
-        axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+        # A line through a single point is nothing to be seen, nor is a band.
+        marker, width = ("o", 4.0) if shortest == 1 else (None, 0.0)
+        axis.plot(steps, mean, color=colour, linestyle=style, marker=marker, label=label)
+        axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=width)
     axis.grid(alpha=0.3)

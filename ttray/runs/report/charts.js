@@ -41,7 +41,9 @@ function extent(values) {
 }
 
 // Draws into a figure. Each series: {label, x, y, kind: "line" | "area" | "points", low, high, faint, look}.
-function draw(figure, { xLabel, yLabel, series, zero = false, diagonal = false }) {
+function draw(figure, { xLabel, yLabel, series: given, zero = false, diagonal = false }) {
+  // A line through a single point is nothing to be seen.
+  const series = given.map((each) => (each.x.length === 1 ? { ...each, kind: "points" } : each));
   const width = 460, height = 300, left = 58, right = 12, top = 10, bottom = 42;
   const xs = series.flatMap((each) => each.x);
   const ys = series.flatMap((each) => each.y); // a band of few seeds may be wide: it is cut at the edge
