@@ -69,20 +69,12 @@ def test_two_env_runners_change_no_bit(two_runners, undisturbed):
     assert digest == undisturbed[1]
 
 
-def test_number_of_slots_and_a_remote_learner_change_no_bit(undisturbed):
-    config = small_config(num_envs_per_env_runner=3).learners(num_learners=1)
-    weights, digest = trained(config)
-    assert np.array_equal(weights, undisturbed[0])
-    assert digest == undisturbed[1]
-
-
-@pytest.mark.parametrize("num_learners", [0, 1])
-def test_env_runners_that_compute_the_bound_change_no_bit(num_learners):
-    # Several parts, and everything that a run takes from its batches.
+def test_env_runners_that_compute_the_bound_for_a_remote_learner_change_no_bit():
+    # Several parts, another number of slots, and everything that a run takes from its batches.
     options = {"budget": 6_000, "baseline": "per_step", "strategy": "adaptive"}
     alone = trained(small_config(**options, num_learner_threads=2), iterations=2)
-    config = small_config(**options, num_env_runners=2, optimise_on="workers")
-    elsewhere = trained(config.learners(num_learners=num_learners), iterations=2)
+    config = small_config(**options, num_env_runners=2, num_envs_per_env_runner=3, optimise_on="workers")
+    elsewhere = trained(config.learners(num_learners=1), iterations=2)
     assert np.array_equal(elsewhere[0], alone[0])
     assert elsewhere[1] == alone[1]
 
