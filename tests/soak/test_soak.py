@@ -14,6 +14,7 @@ from tests.support.small import small_config
 from ttray.cli.app import app
 from ttray.runs.run import Run
 from ttray.soak.killer import Killer
+from ttray.soak.nodes import Nodes
 from ttray.soak.result import Iteration, SoakResult
 from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Disturbance, Schedule
 from ttray.soak.trial import _iteration, soak
@@ -36,6 +37,35 @@ def test_a_schedule_is_a_function_of_its_seed():
     assert 6.0 < planned[-1].at_s / len(planned) < 10.0
     assert all((2.0 <= each.stop_s <= 15.0) == (each.kind == STOP) for each in planned)
     assert {each.among(3) for each in planned} == {0, 1, 2}
+
+
+class LateCluster:
+    """Stands for Ray's, whose nodes take more than half a minute to start so many times: no test can wait."""
+
+    address = "nowhere"
+
+    def __init__(self, **_):
+        self.left = 0
+
+    def add_node(self, **_):
+        self.left -= 1
+        if self.left >= 0:
+            raise Exception("The current node timed out during startup.")
+        return object()
+
+    def remove_node(self, node, *, allow_graceful):
+        assert not allow_graceful
+
+
+def test_a_node_that_does_not_start_in_time_is_followed_by_another(monkeypatch):
+    monkeypatch.setattr("ttray.soak.nodes.Cluster", LateCluster)
+    nodes = Nodes(2, 1)
+    nodes._cluster.left = 4
+    nodes.lose(0)
+    assert len(nodes) == 2
+    nodes._cluster.left = 5
+    with pytest.raises(Exception, match="timed out during startup"):
+        nodes.lose(0)
 
 
 @pytest.fixture

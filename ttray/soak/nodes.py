@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from ray.cluster_utils import Cluster
 
 from ttray.runs.connection import connect, on_loopback, quieten
 
+logger = logging.getLogger(__name__)
+
 _COMMON = {"object_store_memory": 200 * 2**20, "include_dashboard": False}
 # Ray asks a node how it is every few seconds, and this often in vain before it takes it for lost.
 _PATIENCE = {
@@ -19,6 +22,7 @@ _PATIENCE = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 5,
 }
+_ATTEMPTS = 5  # Ray gives a node half a minute to start, which is little on a machine as busy as this one
 
 
 class Nodes:
@@ -50,7 +54,14 @@ class Nodes:
         return len(self._nodes)
 
     def _add(self) -> None:
-        self._nodes.append(self._cluster.add_node(num_cpus=self._num_cpus, **_COMMON))
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._nodes.append(self._cluster.add_node(num_cpus=self._num_cpus, **_COMMON))
+                return
+            except Exception as problem:  # Ray has no class of its own for it
+                if attempt == _ATTEMPTS:
+                    raise
+                logger.warning("a node has not started (%s); starting another", problem)
 
     def lose(self, which: int) -> None:
         """Kills all processes of a node, without a word to the others; then another one joins."""
