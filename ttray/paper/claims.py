@@ -93,10 +93,13 @@ def _sign(difference: tuple[float, float]) -> int:
 
 def _told(differences: Mapping[Case, Any]) -> str:
     words = {1: "better", 0: "level", -1: "worse"}
-    return "; ".join(
+    signs = [_sign(each) for each in differences.values()]
+    counted = ", ".join(f"{word} in {signs.count(sign)}" for sign, word in words.items() if sign in signs)
+    told = "; ".join(
         f"{preset} γ = {gamma:g}: {with_interval(*each)} ({words[_sign(each)]})"
         for (preset, gamma), each in sorted(differences.items(), key=lambda item: (item[0][0], -item[0][1]))
     )
+    return f"{counted} of {len(signs)}: {told}" if len(signs) > 1 else told
 
 
 def _verdict(agrees: Sequence[bool], contradicts: Sequence[bool]) -> str:
