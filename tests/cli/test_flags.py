@@ -662,7 +662,7 @@ TESTED_ELSEWHERE = {
     ("compare", "--json"), ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
     ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
     ("evaluate", "--env"), ("evaluate", "--module"), ("collect", "--module"), ("ope", "--module"),
-    ("soak", "--progress"), ("soak", "--json"),
+    ("soak", "--progress"), ("soak", "--json"), ("bench", "--measure"), ("reproduce", "--draw-only"),
 }  # fmt: skip
 
 
