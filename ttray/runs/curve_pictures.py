@@ -63,7 +63,9 @@ def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -
             labelled = column
     for axis in axes[-1]:
         axis.set_xlabel(_LABELS["num_env_steps"])
-    axes[0][0].legend(frameon=False)
+    # Below the panels: within one, it would cover a curve sooner or later.
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.suptitle(title)
     save(figure, path)
 
