@@ -1,11 +1,10 @@
 """The figures of the paper: their data against independent arithmetic, their pictures only as files."""
 
+import contextlib
+import io
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,8 +19,6 @@ from ttray.runs.curves import RETURNS
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
 from ttray.service.cpu_types import cpu_type
-
-ROOT = Path(__file__).parents[2]
 
 
 def is_png(path):
@@ -42,16 +39,10 @@ def run_here(*arguments):
 @pytest.fixture(scope="module")
 def strategies(tmp_path_factory):
     """The directory of `ttray reproduce dcs`, and what the command printed."""
-    directory = tmp_path_factory.mktemp("reproduce") / "dcs"
-    done = subprocess.run(
-        [sys.executable, "-m", "ttray", "reproduce", "dcs", "--directory", str(directory), "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return directory, done.stdout
+    directory, printed = tmp_path_factory.mktemp("reproduce") / "dcs", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run_here("dcs", "--directory", str(directory), "--json") == 0
+    return directory, printed.getvalue()
 
 
 def test_command_writes_data_pictures_their_origin_and_a_page(strategies):
