@@ -28,7 +28,8 @@ from ttray.soak import trial
 from ttray.soak.result import SoakResult
 from ttray.soak.schedule import Schedule
 
-COMMANDS = typer.main.get_command(app).commands
+COMMAND = typer.main.get_command(app)  # once: reading all signatures takes longer than most commands
+COMMANDS = COMMAND.commands
 ROW = dict.fromkeys(
     ("num_env_steps", "discounted_return", "episode_return_mean", "bound_before", "bound_after"), 1.0
 )
@@ -51,7 +52,7 @@ def call(capsys, monkeypatch, tmp_path):
     def run_command(*arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            run(app, [str(argument) for argument in arguments])
+            run(COMMAND, [str(argument) for argument in arguments])
         output = capsys.readouterr()
         return SimpleNamespace(code=left.value.code or 0, out=output.out, err=output.err)
 
