@@ -1,7 +1,7 @@
 """Every code block of the pages runs, or says why not in a comment above it.
 
-Blocks of Python run one after the other, those of a page in one namespace. Commands of `ttray` run in the
-order of the page, with fewer iterations and without env runners; they are parsed in any case.
+Blocks of Python run one after the other, those of a page in one namespace; commands of `ttray` run in the
+order of the page, and are parsed in any case. Both with fewer iterations, steps and processes.
 
     <!-- not run: why -->              nothing of the block below is run
     <!-- not run (submit): why -->     `ttray submit` and the program `submit` are not, the rest is
@@ -27,9 +27,15 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 COMMAND = typer.main.get_command(app)
 # What a reader would add who is in a hurry.
 SMALL = {
-    "train": ("--iterations", "1", "--env-runners", "0"),
-    "compare": ("--iterations", "1", "--env-runners", "0", "--seeds", "1"),
+    "train": ("--iterations", "1", "--env-runners", "0", "--budget", "720"),
+    "compare": ("--iterations", "1", "--env-runners", "0", "--budget", "720", "--seeds", "1"),
     "collect": ("--env-runners", "0"),
+}
+SMALL_PYTHON = {
+    "num_env_runners=2": "num_env_runners=1",
+    "num_iterations=10": "num_iterations=2",
+    "tune.grid_search([0.95, 0.995])": "tune.grid_search([0.95])",
+    '{"training_iteration": 5}': '{"training_iteration": 1}',
 }
 MARKER = re.compile(r"<!-- not run(?: \((?P<only>[\w, ]+)\))?: (?P<reason>.+) -->")
 
@@ -150,6 +156,10 @@ def test_shown_output_is_what_is_printed(call):
 PYTHON = [block for block in BLOCKS if block.language == "python" and block.left_out is not None]
 
 
+def test_what_a_reader_would_change_is_there():
+    assert not [each for each in SMALL_PYTHON if not any(each in block.text for block in PYTHON)]
+
+
 @pytest.mark.usefixtures("local_ray")
 @pytest.mark.parametrize("page", sorted({block.page for block in PYTHON}))
 def test_python_runs(page, tmp_path, monkeypatch):
@@ -160,6 +170,8 @@ def test_python_runs(page, tmp_path, monkeypatch):
         for block in PYTHON:
             if block.page == page:
                 text = block.text
+                for written, small in SMALL_PYTHON.items():
+                    text = text.replace(written, small)
                 if text.startswith(">>> "):
                     text = "".join(example.source for example in DocTestParser().get_examples(text))
                     text = f"from ttray import *\n{text}"  # as the module of a docstring has it

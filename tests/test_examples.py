@@ -1,6 +1,5 @@
 """Every example runs as it stands, and ends as its docstring says."""
 
-import os
 import re
 import subprocess
 import sys
@@ -17,36 +16,34 @@ RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
 
 
 # As scripts, one after the other, because loading RLlib takes longest. The sweep is the first: it would not
-# miss an import of ttray that another had done before.
+# miss an import of ttray that another had done before. The last finds no Ray: it needs none.
+NAMES = ("tune_sweep", "own_environment", "own_model", "off_policy_evaluation")
 SHOW = """
-import runpy, sys
+import os, runpy, sys
 import ray
 for name in sys.argv[1:]:
     print("EXAMPLE", name, flush=True)
+    if name == sys.argv[-1]:
+        os.environ["RAY_ADDRESS"] = "nowhere:1"
     runpy.run_path(f"examples/{name}.py", run_name="__main__")
     ray.shutdown()
 """
 
 
-def run(environ, *arguments):
-    """What was printed by Python with these arguments, in that environment."""
+@pytest.fixture(scope="module")
+def last_lines(local_ray):
+    """What each of the examples printed last."""
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-c", SHOW, *NAMES],
         cwd=ROOT,
-        env=environ | {"PYTHONPATH": str(ROOT)},
+        env=joining() | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def last_lines(local_ray):
-    """What each of the examples that need Ray printed last."""
-    _, *printed = run(joining(), "-c", SHOW, "tune_sweep", "own_environment", "own_model").split("EXAMPLE ")
+    _, *printed = done.stdout.split("EXAMPLE ")
     return {lines[0]: lines[-1] for lines in map(str.splitlines, printed)}
 
 
@@ -60,18 +57,16 @@ def test_the_sweep_finds_the_better_setting(last_lines):
     assert last_lines["tune_sweep"] == "the best of 2 trials has delta 0.9"
 
 
-def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray():
-    nowhere = os.environ | {"RAY_ADDRESS": "nowhere:1"}
-    line = run(nowhere, "examples/off_policy_evaluation.py").splitlines()[-1]
+def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray(last_lines):
+    line = last_lines["off_policy_evaluation"]
     found = re.fullmatch(r"the policy itself: (\S+) to (\S+), in closed form (\S+)", line)
     low, high, truth = map(float, found.groups())
     assert low < truth < high
 
 
 def test_every_example_is_run_here_and_says_how_to_run_it():
-    names = {"own_environment", "own_model", "tune_sweep", "off_policy_evaluation"}
     examples = {path.stem: path.read_text() for path in (ROOT / "examples").glob("*.py")}
-    assert set(examples) == names
+    assert set(examples) == set(NAMES)
     assert all(f"\n    python examples/{name}.py\n" in text for name, text in examples.items())
 
 

@@ -184,7 +184,7 @@ def test_growth_tells_time_and_memory_of_a_plan():
 
 
 def test_the_parts_of_an_iteration_add_up(local_ray, capsys):
-    result = iteration.run(num_env_runners=(0,), rounds=2, warm_up=0)
+    result = iteration.run(num_env_runners=(0,), rounds=1, warm_up=0)
     lines_of(result, capsys)
     found = {finding.quantity: finding.values for finding in result.findings}
     for index, total in enumerate(found["iteration"]):

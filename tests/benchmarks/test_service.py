@@ -26,10 +26,10 @@ def test_bytes_are_counted_where_they_arrive():
 def test_a_peak_of_memory_is_seen_after_it_has_gone_and_forgotten_when_asked():
     # In a process of its own: one that has run other tests may keep or give back memory of theirs meanwhile.
     program = (
-        "import mmap\nfrom ttray.benchmarks import traffic\n"
-        "resident = traffic._reset_peak()\n"
-        "with mmap.mmap(-1, 80 * 10**6) as memory:\n    memory.write(bytes(len(memory)))\n"
-        "print(traffic._memory('VmHWM') - resident, traffic._reset_peak() - resident)"
+        "import mmap\nfrom ttray.benchmarks import memory\n"
+        "resident = memory.reset_peak()\n"
+        "with mmap.mmap(-1, 80 * 10**6) as taken:\n    taken.write(bytes(len(taken)))\n"
+        "print(memory.peak() - resident, memory.reset_peak() - resident)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     peak, left = map(int, done.stdout.split())

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ray
 import typer
 from rich.console import Console
 
@@ -27,13 +28,19 @@ from ttray.soak import trial
 from ttray.soak.result import SoakResult
 from ttray.soak.schedule import Schedule
 
-# The one Ray of all tests, before a command or an algorithm starts a smaller one.
-pytestmark = pytest.mark.usefixtures("local_ray")
-
-COMMANDS = typer.main.get_command(app).commands
+COMMAND = typer.main.get_command(app)  # once: reading all signatures takes longer than most commands
+COMMANDS = COMMAND.commands
 ROW = dict.fromkeys(
     ("num_env_steps", "discounted_return", "episode_return_mean", "bound_before", "bound_after"), 1.0
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_ray_is_started():
+    """It might be too small for the tests that follow in this process."""
+    before = ray.is_initialized()
+    yield
+    assert ray.is_initialized() == before, "a command has started a Ray"
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def call(capsys, monkeypatch, tmp_path):
     def run_command(*arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            run(app, [str(argument) for argument in arguments])
+            run(COMMAND, [str(argument) for argument in arguments])
         output = capsys.readouterr()
         return SimpleNamespace(code=left.value.code or 0, out=output.out, err=output.err)
 
@@ -53,7 +60,7 @@ def call(capsys, monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def trained(local_ray, tmp_path_factory):
+def trained(tmp_path_factory):
     """The directory of a small run."""
     return ttray.train(
         preset="supply-chain",

@@ -4,10 +4,12 @@ import pickle
 
 import pytest
 import ray
+import typer
 
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 
+COMMAND = typer.main.get_command(app)
 OWN = ("--horizon", "5", "--budget", "50")
 
 
@@ -30,7 +32,7 @@ def refused(tmp_path, monkeypatch, capsys):
 
     def call(*arguments):
         with pytest.raises(SystemExit) as left:
-            run(app, [str(each) for each in arguments])
+            run(COMMAND, [str(each) for each in arguments])
         assert left.value.code == 2
         *usage, line = capsys.readouterr().err.splitlines()
         assert not usage or usage[0].startswith("Usage: ")

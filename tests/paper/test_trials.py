@@ -8,7 +8,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support.programs import joining
@@ -54,67 +53,54 @@ def notes(tmp_path):
     return path
 
 
-def check_that_finished_trials_are_not_run_again(tmp_path, notes, on_cluster):
+def test_finished_trials_are_not_run_again(tmp_path, notes):
     directory, heard = tmp_path / "trials", []
-    first = trials_for(notes, "ab", on_cluster=on_cluster)
-    run_trials(first, directory, lambda *news: heard.append(news))
-    assert heard[0] == ("", 0, 2)
-    assert sorted(name for name, _, _ in heard[1:]) == ["group/a", "group/b"]
-    assert [news[1:] for news in heard[1:]] == [(1, 2), (2, 2)]
-    files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-    assert files == ["group/a.parquet", "group/b.parquet", "versions.json"]
-    assert not list(directory.rglob("*.work"))
-    assert pq.read_table(directory / "group/a.parquet").to_pylist() == [
-        {"name": "a", "value": 0.0},
-        {"name": "a", "value": 1.0},
-    ]
+    run_trials(trials_for(notes, "ab", on_cluster=False), directory)
     assert runs_in(notes) == {"a": 1, "b": 1}
 
-    heard.clear()
-    more = trials_for(notes, "cab", on_cluster=on_cluster)
+    more = trials_for(notes, "cab", on_cluster=False)
     run_trials(more, directory, lambda *news: heard.append(news))
     assert heard == [("", 2, 3), ("group/c", 3, 3)]
     assert runs_in(notes) == {"a": 1, "b": 1, "c": 1}
     assert [row["name"] for row in rows_of(more, directory)] == list("ccaabb")  # in the order asked for
 
 
-def test_finished_trials_of_this_process_are_not_run_again(tmp_path, notes):
-    check_that_finished_trials_are_not_run_again(tmp_path, notes, False)
-
-
-def test_finished_trials_of_the_cluster_are_not_run_again_and_print_nothing(
-    tmp_path, notes, small_cluster, capfd
-):
-    """Standard output is for the result of a command, which may be one JSON object."""
-    check_that_finished_trials_are_not_run_again(tmp_path, notes, True)
-    assert capfd.readouterr().out == ""
-
-
 def check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, on_cluster, attempts):
-    directory = tmp_path / "trials"
+    directory, heard = tmp_path / "trials", []
     trials = trials_for(notes, "abc", on_cluster=on_cluster)
     (notes / "b.broken").touch()
     with pytest.raises(RuntimeError, match=r"(?s)1 of 3 trials failed.*LookupError.*the cause of b"):
-        run_trials(trials, directory)
+        run_trials(trials, directory, lambda *news: heard.append(news))
+    assert heard[0] == ("", 0, 3)
+    assert sorted(name for name, _, _ in heard[1:]) == ["group/a", "group/c"]
+    assert [news[1:] for news in heard[1:]] == [(1, 3), (2, 3)]
     before = runs_in(notes)
     assert before == {"a": 1, "b": attempts, "c": 1}
     assert sorted(path.name for path in directory.glob("group/*.parquet")) == ["a.parquet", "c.parquet"]
     assert (directory / "group/b.work/seen").read_text() == "b"  # to go on from
 
+    heard.clear()
     (notes / "b.broken").unlink()
-    run_trials(trials, directory)
+    run_trials(trials, directory, lambda *news: heard.append(news))
+    assert heard == [("", 2, 3), ("group/b", 3, 3)]
     assert runs_in(notes) == before | {"b": attempts + 1}
-    assert [row["name"] for row in rows_of(trials, directory)] == list("aabbcc")
+    files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    assert files == ["group/a.parquet", "group/b.parquet", "group/c.parquet", "versions.json"]
     assert not list(directory.rglob("*.work"))
+    assert rows_of(trials, directory) == [{"name": n, "value": float(i)} for n in "abc" for i in range(2)]
 
 
 def test_failure_in_this_process_costs_only_its_own_trial(tmp_path, notes):
     check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, False, attempts=1)
 
 
-def test_failure_on_the_cluster_costs_only_its_own_trial(tmp_path, notes, small_cluster, monkeypatch):
+def test_failure_on_the_cluster_costs_only_its_own_trial_and_prints_nothing(
+    tmp_path, notes, small_cluster, monkeypatch, capfd
+):
+    """Standard output is for the result of a command, which may be one JSON object."""
     monkeypatch.setattr(trials_module, "_MAX_FAILURES", 1)  # each takes a new process
     check_that_a_failure_costs_only_its_own_trial(tmp_path, notes, True, attempts=2)
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("names", ["", "a"])
@@ -157,7 +143,7 @@ def test_results_that_were_cut_short_are_not_results(tmp_path, notes):
     assert not (tmp_path / "group/a.new").exists()
 
 
-# One trial ends at once, the others never do by themselves.
+# One trial ends at once, the others never do by themselves. Who is interrupted starts again.
 DRIVER = """
 import sys
 import time
@@ -167,67 +153,75 @@ from pathlib import Path
 from ttray.runs.connection import connect
 from ttray.paper.trials import Trial, TrialsInterrupted, run_trials
 
-notes, directory = map(Path, sys.argv[2:])
+notes, directory = map(Path, sys.argv[1:])
 
 
 def slow(_, *, name):
-    (notes / f"{name}.run0").touch()
+    number = len(list(notes.glob(f"{name}.run*")))
+    (notes / f"{name}.run{number}").touch()
     if name != "a":
         time.sleep(600.0)
     return [{"name": name, "value": 0.0}]
 
 
 connect(0)
+trials = [Trial(f"group/{name}", partial(slow, name=name)) for name in "abc"]
 try:
-    run_trials([Trial(f"group/{name}", partial(slow, name=name)) for name in sys.argv[1]], directory)
+    run_trials(trials, directory)
 except TrialsInterrupted as interruption:
-    sys.exit(f"INTERRUPTED {interruption}")
+    print(interruption, flush=True)
+run_trials(trials, directory)
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "names"), [(signal.SIGINT, "abc"), (signal.SIGKILL, "ab")], ids=["SIGINT", "SIGKILL"]
-)
-def test_stopped_experiment_keeps_what_is_finished_and_goes_on_with_the_rest(
-    tmp_path, notes, small_cluster, number, names
+def test_experiment_that_is_interrupted_and_killed_keeps_what_is_finished_and_goes_on_with_the_rest(
+    tmp_path, notes, small_cluster
 ):
-    directory, script = tmp_path / "trials", tmp_path / "driver.py"
+    directory, script, complaints = tmp_path / "trials", tmp_path / "driver.py", tmp_path / "stderr"
     script.write_text(DRIVER)
-    process = subprocess.Popen(
-        [sys.executable, str(script), names, str(notes), str(directory)],
-        cwd=ROOT,
-        env=joining(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with complaints.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(notes), str(directory)],
+            cwd=ROOT,
+            env=joining(),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def wait_until(happened):
         deadline = time.monotonic() + 120.0
-        while not (directory / "group/a.parquet").exists():
-            assert process.poll() is None, process.stderr.read()
+        while not happened():
+            assert process.poll() is None, complaints.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        process.send_signal(number)
-        _, complaints = process.communicate(timeout=60)
+
+    def finished():
+        return [path.name for path in directory.glob("group/*.parquet")]
+
+    try:
+        wait_until(finished)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "2 trials are not finished, the next is group/b\n"
+        assert finished() == ["a.parquet"]
+        before = runs_in(notes)
+        wait_until(lambda: runs_in(notes) != before)  # it goes on
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=60) == -signal.SIGKILL
     finally:
         process.kill()
-    if number == signal.SIGINT:
-        assert process.returncode == 1
-        assert "INTERRUPTED 2 trials are not finished, the next is group/b" in complaints
-    else:
-        assert process.returncode == -number
-    assert [path.name for path in directory.glob("group/*.parquet")] == ["a.parquet"]
+        process.stdout.close()
+    assert finished() == ["a.parquet"]
 
     before = runs_in(notes)
     assert before["a"] == 1
-    trials = trials_for(notes, names, on_cluster=True)
+    trials = trials_for(notes, "abc", on_cluster=False)
     run_trials(trials, directory)
     after = runs_in(notes)
     assert after["a"] == 1
     # A worker of the killed driver may still have begun with another trial after they were counted.
-    assert all(after[name] > before.get(name, 0) for name in names[1:])
-    expected = ["a"] + [name for name in names[1:] for _ in range(2)]
-    assert [row["name"] for row in rows_of(trials, directory)] == expected
+    assert all(after[name] > before.get(name, 0) for name in "bc")
+    assert [row["name"] for row in rows_of(trials, directory)] == list("abbcc")
 
 
 def test_trials_with_the_same_name_are_refused(tmp_path, notes):

@@ -120,18 +120,20 @@ class ProbeEnv(gymnasium.Env):
         return True
 
     def _observe(self):
-        choice = int(np.abs(np.nan_to_num(self._state)).sum() * 10)
         match self.observation_space:
             case spaces.Dict():
-                return {"a": self._state[:2].astype(np.float32), "b": choice % 4}
+                return {"a": self._state[:2].astype(np.float32), "b": self._choice() % 4}
             case spaces.Discrete():
-                return choice % 5
+                return self._choice() % 5
             case spaces.Box(shape=(3,)):
                 return self._state.astype(np.float32)
             case spaces.Box(shape=(84, 84, 3)):
                 pixels = np.arange(84 * 84).reshape(84, 84, 1) * self._state
                 return (np.abs(pixels) % 256).astype(np.uint8)
         return np.stack([self._state, np.cos(self._state)])
+
+    def _choice(self):
+        return int(np.abs(np.nan_to_num(self._state)).sum() * 10)
 
 
 def streams_of(trajectory):

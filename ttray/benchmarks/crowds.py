@@ -9,11 +9,11 @@ import gc
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import ray
 
+from ttray.benchmarks import memory
 from ttray.benchmarks.cases import Case
 from ttray.benchmarks.stragglers import GivenActors
 from ttray.core.batch import digest
@@ -99,17 +99,19 @@ class _Idler:
         """Does nothing, so that only the calls cost."""
 
 
-def microseconds_per_call() -> float:
+def microseconds_per_call(rounds: int) -> list[float]:
     """What sending a quota to a real env runner costs the driver, which the simulated ones do not show."""
     actor = ray.remote(num_cpus=0)(_Idler).remote()
     reference, quota = ray.put(_SHORT.work(0)), Quota(0, 0, 1)
     ray.get(actor.run_quota.remote(reference, quota))
-    started = time.perf_counter()
-    calls = [actor.run_quota.remote(reference, quota) for _ in range(_NUM_CALLS)]
-    elapsed = time.perf_counter() - started
-    ray.get(calls)
+    times_us = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        calls = [actor.run_quota.remote(reference, quota) for _ in range(_NUM_CALLS)]
+        times_us.append(1e6 * (time.perf_counter() - started) / _NUM_CALLS)
+        ray.get(calls)
     ray.kill(actor)
-    return 1e6 * elapsed / _NUM_CALLS
+    return times_us
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def collect_in_a_crowd(number: int) -> Crowd:
             used=handle.stats.num_env_runners,
             start_s=start_s,
             collect_s=handle.stats.time_s,
-            megabytes=sum(map(_own_bytes, processes)) / len(processes) / 1e6,
+            megabytes=sum(map(memory.own, processes)) / len(processes) / 1e6,
             is_same=digest(handle.batch().table) == _digest_alone(work),
         )
     finally:
@@ -178,18 +180,4 @@ def _num_that_fit(processes: Sequence[int]) -> int:
     """How many more processes like the last of these there is memory for."""
     if not processes:
         return _AT_A_TIME
-    return max(0, _available_bytes() - _LEFT_FREE) // _own_bytes(processes[-1])
-
-
-def _available_bytes() -> int:
-    return _line(Path("/proc/meminfo"), "MemAvailable")
-
-
-def _own_bytes(process: int) -> int:
-    """Memory that ends with a process."""
-    return _line(Path(f"/proc/{process}/smaps_rollup"), "Private_Dirty")
-
-
-def _line(path: Path, name: str) -> int:
-    (value,) = (line.split()[1] for line in path.read_text().splitlines() if line.startswith(f"{name}:"))
-    return 1024 * int(value)
+    return max(0, memory.available() - _LEFT_FREE) // memory.own(processes[-1])

@@ -139,8 +139,7 @@ def run(cases: tuple[ModelCase, ...] = CASES, rounds: int = 5) -> Result:
     for model in cases:
         with ExitStack() as stack:
             samplers = {
-                "ttray": stack.enter_context(_service(model, own=True)),
-                "default": stack.enter_context(_service(model, own=False)),
+                **stack.enter_context(_service(model)),
                 "RLlib": stack.enter_context(_rllib(model)),
             }
             for sample in samplers.values():
@@ -161,8 +160,8 @@ def _per_s(sample: Sample, num_steps: int) -> float:
 
 
 @contextmanager
-def _service(model: ModelCase, *, own: bool) -> Iterator[Sample]:
-    """Samples with the rollout service: with the user's module, or with the default network."""
+def _service(model: ModelCase) -> Iterator[dict[str, Sample]]:
+    """Samples with the rollout service: with the user's module, and with the default network."""
     maker = model.case.maker()
     environment = maker.make_single()
     torch.manual_seed(0)
@@ -173,7 +172,7 @@ def _service(model: ModelCase, *, own: bool) -> Iterator[Sample]:
     )
     iterations = count()
 
-    def sample(num_steps: int) -> int:
+    def sample(num_steps: int, *, own: bool) -> int:
         horizon = model.case.horizon
         work = replace(model.case, budget=max(num_steps // horizon, 1) * horizon).work(next(iterations))
         if own:
@@ -181,7 +180,7 @@ def _service(model: ModelCase, *, own: bool) -> Iterator[Sample]:
         return service.collect_work(work).stats.num_env_steps
 
     with RolloutService(maker, num_env_runners=1) as service:
-        yield sample
+        yield {"ttray": partial(sample, own=True), "default": partial(sample, own=False)}
 
 
 @contextmanager

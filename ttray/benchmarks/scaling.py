@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from ttray.benchmarks.report import Finding, Reporter, plural
+from ttray.benchmarks.stragglers import GivenActors
 from ttray.benchmarks.timing import duration_s, in_turns, ratios
 from ttray.core import dcs
 from ttray.core.holders import Holder, PartsHere, trained
@@ -37,6 +38,7 @@ from ttray.service.elsewhere import PartsElsewhere
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
 from ttray.service.shelf import as_array
+from ttray.service.worker import RemoteWorker
 
 THREAD_ROWS = (8_640, 10**5, 10**6)
 WORKER_ROWS = (10**4, 10**5, 10**6)
@@ -65,9 +67,8 @@ class _Problem:
         built: nn.Module = config.get_rl_module_spec(env=environment).build()
         return built
 
-    def service(self, num_env_runners: int) -> RolloutService:
-        maker = EnvironmentMaker.of(PRESETS[self.preset].environment)
-        return RolloutService(maker, num_env_runners=num_env_runners)
+    def service(self) -> RolloutService:
+        return RolloutService(EnvironmentMaker.of(PRESETS[self.preset].environment))
 
     def collect(self, service: RolloutService, module: nn.Module, in_parts: bool = False) -> BatchHandle:
         strategy = dcs.truncated(PRESETS[self.preset].horizon, self.rows, self.gamma)
@@ -82,7 +83,7 @@ def run_threads(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
     for rows in sizes:
         problem = _Problem("dam", 0.95, rows)
         module = problem.module()
-        with problem.service(0) as service:
+        with problem.service() as service:
             handle = problem.collect(service, module)
         spec = problem.spec(module, handle)
         with (
@@ -100,19 +101,21 @@ def run_threads(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
 def run_workers(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
     """The same in the learner and by one and two env runners, and what travels."""
     connect(2)
+    maker = EnvironmentMaker.of(PRESETS["dam"].environment)
+    actors = [ray.remote(num_cpus=1)(RemoteWorker).remote(maker) for _ in range(2)]
     for rows in sizes:
         problem = _Problem("dam", 0.95, rows)
         module = problem.module()
         found: dict[str, list[float]] = {}
         for number in (1, 2):
-            with problem.service(number) as service:
-                while True:  # until all of them hold rows
-                    handle = problem.collect(service, module, in_parts=True)
-                    if handle.stats.num_env_runners == len(handle.workers) == number:
-                        break
-                spec = problem.spec(module, handle)
-                with PartsElsewhere(spec, handle, timeout_s=600.0, num_threads=1) as holder:
-                    found |= in_turns({str(number): _step_of(holder, module)}, rounds)
+            service = RolloutService(maker, supplier=GivenActors(actors[:number]))
+            while True:  # until all of them hold rows
+                handle = problem.collect(service, module, in_parts=True)
+                if handle.stats.num_env_runners == len(handle.workers) == number:
+                    break
+            spec = problem.spec(module, handle)
+            with PartsElsewhere(spec, handle, timeout_s=600.0, num_threads=1) as holder:
+                found |= in_turns({str(number): _step_of(holder, module)}, rounds)
         with PartsHere.whole(spec, handle.batch(), os.cpu_count() or 1) as here:
             found |= in_turns({"learner": _step_of(here, module)}, rounds)
         case, least = f"dam, {rows:,} rows", _MIN_WORKERS if rows >= _LARGE else None
@@ -122,6 +125,8 @@ def run_workers(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
         )
         for what in ("sums", "gradient"):
             report.add(Finding(case, f"bytes, {what}", (float(_bytes_of(spec, handle, module, what)),)))
+    for actor in actors:
+        ray.kill(actor)
 
 
 def run_sizes(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
@@ -145,7 +150,7 @@ def run_sizes(report: Reporter, sizes: Sequence[int], rounds: int) -> None:
 def _optimise(rows: int, rounds: int) -> tuple[list[float], float]:
     problem = _Problem("corridor-dense", 0.99, rows)
     module = problem.module()
-    with problem.service(0) as service:
+    with problem.service() as service:
         handle = problem.collect(service, module)
     with PartsHere.whole(problem.spec(module, handle), handle.batch(), os.cpu_count() or 1) as holder:
         times = in_turns({"": _step_of(holder, module)}, rounds)[""]

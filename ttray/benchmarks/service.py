@@ -101,7 +101,7 @@ def _report_quotas(report: Reporter, sizes: Sequence[int], rounds: int) -> list[
         if size > NUM_SIMULATED and size // 10 in per_quota:
             growth = tuple(time_ms / per_quota[size // 10] for time_ms in times_ms)
             report.add(Finding(plural(size, "quota"), "÷ of a tenth", growth, at_most=_MAX_GROWTH))
-    calls_us = tuple(microseconds_per_call() for _ in range(rounds))
+    calls_us = tuple(microseconds_per_call(rounds))
     report.add(Finding("a call of a real env runner", "Ray's µs", calls_us))
     return points
 

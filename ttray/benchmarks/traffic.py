@@ -18,6 +18,7 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 
+from ttray.benchmarks import memory
 from ttray.benchmarks.cases import Case
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
@@ -73,22 +74,22 @@ def measure_traffic(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], F
 
 
 def _drive(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], Fetched]:
-    memory = {"object_store_memory": max(2 * _BYTES_PER_ROW * sizes[-1], _SMALLEST_STORE)}
-    head = {"num_cpus": 0, "include_dashboard": False, **memory}
+    store = {"object_store_memory": max(2 * _BYTES_PER_ROW * sizes[-1], _SMALLEST_STORE)}
+    head = {"num_cpus": 0, "include_dashboard": False, **store}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        cluster.add_node(num_cpus=_NUM_ENV_RUNNERS, resources={"reader": 1}, **memory)
+        cluster.add_node(num_cpus=_NUM_ENV_RUNNERS, resources={"reader": 1}, **store)
         ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
         with RolloutService(_CASE.maker(), num_env_runners=_NUM_ENV_RUNNERS) as service:
             _, handle = _iteration(service, _CASE.budget)
             handle.batch()  # by now all code is loaded and all connections are made
             smaller = [size for size in sizes[:-1] for _ in range(rounds)]
             found = [_iteration(service, size)[0] for size in smaller]
-            idle = _reset_peak()
+            idle = memory.reset_peak()
             largest, handle = _iteration(service, sizes[-1])
-            _reset_peak()
+            memory.reset_peak()
             table_bytes = handle.batch().table.nbytes
-            return [*found, largest], Fetched(table_bytes, _memory("VmHWM") - idle)
+            return [*found, largest], Fetched(table_bytes, memory.peak() - idle)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -96,7 +97,7 @@ def _drive(sizes: Sequence[int], rounds: int) -> tuple[list[Traffic], Fetched]:
 
 def _iteration(service: RolloutService, size: int) -> tuple[Traffic, BatchHandle]:
     """Collects a batch and has it read on the other node."""
-    received, resident = _received_bytes(), _reset_peak()
+    received, resident = _received_bytes(), memory.reset_peak()
     handle = service.collect_work(replace(_CASE, budget=size).work(iteration=0))
     num_rows: int = ray.get(ray.remote(num_cpus=0, resources={"reader": 0.001})(_read).remote(handle))
     assert num_rows == size
@@ -108,7 +109,7 @@ def _iteration(service: RolloutService, size: int) -> tuple[Traffic, BatchHandle
         received_bytes=sum(number - received.get(inode, 0) for inode, number in after.items()),
         receipt_bytes=sum(len(ray.cloudpickle.dumps(receipt)) for receipt in handle.receipts),
         rows_bytes=sum(table["object_size"] for table in tables if here in table["node_ids"]),
-        peak_bytes=_memory("VmHWM") - resident,
+        peak_bytes=memory.peak() - resident,
     )
     return traffic, handle
 
@@ -133,16 +134,3 @@ def _received_bytes() -> dict[str, int]:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
                 (found[inode],) = struct.unpack_from("Q", info, _BYTES_RECEIVED)
     return found
-
-
-def _reset_peak() -> int:
-    """Forgets the peak of this process' memory; returns what it has now."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _memory("VmRSS")
-
-
-def _memory(name: str) -> int:
-    """A line of the kernel's account of this process, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (value,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
-    return 1024 * int(value)

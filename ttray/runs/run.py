@@ -114,7 +114,7 @@ class Run:
             budget=self.budget,
             gamma=self.gamma,
         )
-        defaults = ALGORITHMS[self.algorithm]()
+        defaults = _defaults(self.algorithm)
         settings = task.preset or defaults
         complete: dict[str, Any] = {
             "preset": task.preset and task.preset.name,
@@ -175,6 +175,12 @@ class Run:
         for method, names in _names_by_method().items():
             getattr(config, method)(**{key: value for key, value in self.settings.items() if key in names})
         return config
+
+
+@cache
+def _defaults(algorithm: str) -> TTPOISConfig:
+    """To be read only. A config of RLlib's has hundreds of settings, and the paper's figures 900 runs."""
+    return ALGORITHMS[algorithm]()
 
 
 @cache
