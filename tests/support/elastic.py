@@ -1,24 +1,14 @@
-"""The program of `test_elastic` and `test_two_hosts`: trains while nodes come and go.
+"""Trains while nodes come and go, for the programs of `test_cluster` and `test_two_hosts`.
 
-Arguments: the number of env runners, or "auto". Then nothing for a cluster of its own; or the address of a
-head without CPUs, a directory in which it asks for each change of the nodes by a file of that name, and the
-seconds between these changes at least. It starts without a node for env runners; one joins, a second joins,
-the first is lost. The env runners compute the bound as well.
-
-What it found is printed when Ray is gone, which tells of lost nodes in the middle of other lines.
+It starts without a node for env runners; one joins, a second joins, the first is lost. The env runners
+compute the bound as well.
 """
 
-import sys
 import threading
 import time
-from pathlib import Path
-
-import ray
-from ray.cluster_utils import Cluster
 
 from tests.support.small import small_config, weights_of
 
-MEMORY = {"object_store_memory": 100 * 2**20}
 SEVERAL_PARTS = {"budget": 6_144}
 
 
@@ -34,7 +24,7 @@ class Training(threading.Thread):
         algorithm = self._config.build_algo()
         while not self._end.is_set():
             self.used.append(algorithm.train()["env_runners"]["num_env_runners"])
-            self._end.wait(0.1)  # nodes take seconds to come, and every iteration is done once more below
+            self._end.wait(0.3)  # nodes take seconds to come, and every iteration is done once more below
         self.weights = weights_of(algorithm)
         algorithm.stop()
 
@@ -57,8 +47,7 @@ def train_through(changes, num_env_runners, pause_s):
     Returns:
         The number of env runners, that of iterations, and whether the weights are those of a run alone.
     """
-    number = num_env_runners if num_env_runners == "auto" else int(num_env_runners)
-    settings = {"num_env_runners": number, "quotas_per_env_runner": 4, "optimise_on": "workers"}
+    settings = {"num_env_runners": num_env_runners, "quotas_per_env_runner": 4, "optimise_on": "workers"}
     training = Training(small_config(**settings, **SEVERAL_PARTS))
     started = time.monotonic()
     training.start()
@@ -75,33 +64,3 @@ def train_through(changes, num_env_runners, pause_s):
     same = bool((training.weights == weights_of(alone)).all())
     alone.stop()
     return num_env_runners, len(training.used), same
-
-
-def in_own_cluster(num_env_runners):
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **MEMORY})
-    ray.init(address=cluster.address, log_to_driver=False)
-    nodes = []
-
-    def add():
-        nodes.append(cluster.add_node(num_cpus=1, **MEMORY))
-
-    def lose_first():
-        cluster.remove_node(nodes.pop(0), allow_graceful=False)
-
-    found = train_through((add, add, lose_first), num_env_runners, pause_s=1.0)
-    ray.shutdown()
-    cluster.shutdown()
-    return found
-
-
-def in_given_cluster(num_env_runners, address, directory, pause_s):
-    ray.init(address=address, log_to_driver=False)
-    changes = [Path(directory, name).touch for name in ("first", "second", "lose-first")]
-    found = train_through(changes, num_env_runners, float(pause_s))
-    ray.shutdown()
-    return found
-
-
-if __name__ == "__main__":
-    found = (in_own_cluster if len(sys.argv) == 2 else in_given_cluster)(*sys.argv[1:])
-    print("\nfollowed", *found, flush=True)
