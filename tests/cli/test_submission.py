@@ -209,8 +209,8 @@ def test_a_submission_without_the_token_is_refused(head, tmp_path, token):
     assert head.ask("/api/jobs/", {"entrypoint": "true"}, token=token)[0] in (401, 403)  # whoever asks
 
 
-def test_a_failing_job_is_told_by_its_exit_code(head, tmp_path):
-    done = head.submit(*HERE, "--gamma", "2", "--directory", tmp_path / "run")
+def test_a_failing_job_is_told_by_its_exit_code(head):
+    done = head.submit("plan", "--preset", "supply-chain-2400", "--gamma", "2")
     assert done.returncode == 2
     assert json.loads(done.stdout)["status"] == "FAILED"
     assert "gamma must be a discount in (0, 1], found 2.0" in done.stderr
