@@ -19,7 +19,14 @@ WAITING = (
     "benchmarks",
     "test_registration.py",
 )
-ON_THE_SERVICE = ("test_faults.py", "test_handles.py", "test_same_bits.py", "test_stragglers.py")
+ON_THE_SERVICE = (
+    "test_bound_elsewhere.py",
+    "test_faults.py",
+    "test_handles.py",
+    "test_own_models.py",
+    "test_same_bits.py",
+    "test_stragglers.py",
+)
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from tests.runs.test_training import final_weights
+from ttray.cli.app import app
+from ttray.cli.terminal import run
 from ttray.runs.checkpoints import newest_checkpoint
 from ttray.runs.curves import read_csv
 
@@ -62,21 +64,31 @@ class Head:
             *arguments, **options,
         )  # fmt: skip
 
-    def answer(self, token):
-        """The status with which the job server answers a job that does nothing; None if nobody answers."""
+    def ask(self, path, data=None, *, token, address=None):
+        """The status and the text of an answer; None and nothing if nobody answers. Data is a POST."""
         request = urllib.request.Request(
-            f"{self.address}/api/jobs/",
-            data=json.dumps({"entrypoint": "true"}).encode(),
+            f"{address or self.address}{path}",
+            data=None if data is None else json.dumps(data).encode(),
             headers={"Content-Type": "application/json"}
             | ({} if token is None else {"Authorization": f"Bearer {token}"}),
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.status
+                return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code
+            return error.code, ""
         except OSError:
-            return None
+            return None, ""
+
+    def stop(self, job):
+        """What `ray job stop` does, without another interpreter."""
+        token = self.environ["RAY_AUTH_TOKEN"]
+        status, _ = self.ask(f"/api/jobs/{job}/stop", {}, token=token)
+        assert status == 200
+        deadline = time.monotonic() + 60
+        while json.loads(self.ask(f"/api/jobs/{job}", token=token)[1])["status"] != "STOPPED":
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
 
     def metric(self, name):
         """The value of a metric, summed over its tags; None before it is exported."""
@@ -93,6 +105,10 @@ def head():
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_metrics_report_interval_ms": "1000",  # a job trains until its metrics can be read
+        "REPORTER_UPDATE_INTERVAL_MS": "60000",  # of the machine's load, which nobody reads
+        "RAY_enable_worker_prestart": "0",  # a job has processes of its own
+        "RAY_prestart_worker_first_driver": "0",
     }
     environ.pop("RAY_ADDRESS", None)
     # Not under tmp_path: the sockets inside must have short names.
@@ -101,9 +117,10 @@ def head():
             [
                 BIN / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}",
                 "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}",
-                f"--dashboard-agent-listen-port={agent}", "--num-cpus=3",
+                f"--dashboard-agent-listen-port={agent}", "--num-cpus=1",
                 f"--metrics-export-port={metrics}", f"--ray-client-server-port={client}",
                 "--object-store-memory=100000000", f"--temp-dir={scratch}", "--disable-usage-stats",
+                "--include-log-monitor=false", "--no-monitor",  # two processes less
             ],
             env=environ,
             cwd=scratch,
@@ -115,10 +132,15 @@ def head():
         started = Head(f"http://127.0.0.1:{dashboard}", metrics, environ)
         try:
             deadline = time.monotonic() + 60
-            while started.answer(environ["RAY_AUTH_TOKEN"]) != 200:
+            # The job server, and the agent that runs its jobs, which starts last.
+            parts = [(None, "/api/version"), (f"http://127.0.0.1:{agent}", "/api/local_raylet_healthz")]
+            while not all(
+                started.ask(path, token=environ["RAY_AUTH_TOKEN"], address=address)[0] == 200
+                for address, path in parts
+            ):
                 assert process.poll() is None, process.stdout.read()
                 assert time.monotonic() < deadline, "the job server takes no job"
-                time.sleep(0.3)  # the agent that runs jobs starts last
+                time.sleep(0.3)
             yield started
         finally:
             process.terminate()  # `ray start --block` ends what it started
@@ -128,33 +150,45 @@ def head():
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+# One job after the other, each in the set-up of the first test that needs it.
+
+
 @pytest.fixture(scope="module")
-def undisturbed(head, tmp_path_factory):
-    """Three iterations as a job of `ttray submit`."""
-    directory = tmp_path_factory.mktemp("jobs") / "undisturbed"
-    done = head.submit(*SMALL, "--env-runners", "1", "--iterations", "3", "--directory", directory)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return directory, done
+def stopped(head, tmp_path_factory):
+    """A job that was stopped: its directory, the iterations it saved, and its metrics while it ran."""
+    directory = tmp_path_factory.mktemp("jobs") / "stopped"
+    endless = head.submit(*HERE, "--iterations", "100000", "--directory", directory, wait=False)
+    assert endless.returncode == 0, endless.stderr
+    names = ("ray_ttray_env_steps_total", "ray_ttray_trajectories_total", "ray_ttray_slot_utilization",
+             "ray_ttray_sample_time_seconds_count", "ray_ttray_optimise_time_seconds_count")  # fmt: skip
+    values = dict.fromkeys(names)
+    deadline = time.monotonic() + 120
+    while None in values.values() or not newest_checkpoint(directory):
+        assert time.monotonic() < deadline, values
+        values = {name: head.metric(name) for name in names}
+        time.sleep(0.2)
+    head.stop(json.loads(endless.stdout)["job"])
+    return directory, len(read_csv(newest_checkpoint(directory) / "metrics.csv")), values
 
 
-def test_a_job_of_ttray_submit_succeeds_and_leaves_its_artefacts(undisturbed):
-    directory, done = undisturbed
-    result = json.loads(done.stdout)
-    assert (result["status"], result["exit_code"]) == ("SUCCEEDED", 0)
-    assert "3/3" in done.stderr  # its log was followed
-    assert len(read_csv(directory / "metrics.csv")) == 3
-    assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_script_of_ray_job_submit_succeeds_with_the_same_weights(head, undisturbed, tmp_path):
-    directory = tmp_path / "script"
+@pytest.fixture(scope="module")
+def resumed(head, stopped):
+    """The job that was stopped, two iterations longer as a script of `ray job submit`."""
+    directory, saved, _ = stopped
     done = head.run(
         BIN / "ray", "job", "submit", "--address", head.address, "--working-dir", ROOT, "--",
-        "python", "jobs/train.py", *HERE[1:], "--iterations", "3", "--directory", directory,
+        "python", "jobs/train.py", *HERE[1:], "--iterations", str(saved + 2), "--directory", directory,
     )  # fmt: skip
+    return directory, saved + 2, done
+
+
+@pytest.fixture(scope="module")
+def undisturbed(head, resumed, tmp_path_factory):
+    """As many iterations at once, as a job of `ttray submit`."""
+    directory, number = tmp_path_factory.mktemp("jobs") / "undisturbed", str(resumed[1])
+    done = head.submit(*SMALL, "--env-runners", "1", "--iterations", number, "--directory", directory)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "succeeded" in done.stdout
-    assert np.array_equal(final_weights(directory), final_weights(undisturbed[0]))
+    return directory, done
 
 
 @pytest.mark.parametrize("token", [None, secrets.token_hex(32)], ids=["no token", "wrong token"])
@@ -172,48 +206,50 @@ def test_a_submission_without_the_token_is_refused(head, tmp_path, token):
     assert "auth" in refused.stderr.lower()
     assert "Traceback" not in refused.stderr
     assert not directory.exists()
-    assert head.answer(token) in (401, 403)  # whoever asks
+    assert head.ask("/api/jobs/", {"entrypoint": "true"}, token=token)[0] in (401, 403)  # whoever asks
 
 
-def test_a_stopped_job_resumes_to_the_same_weights_and_its_metrics_can_be_read(head, undisturbed, tmp_path):
-    directory = tmp_path / "stopped"
-    command = (*HERE, "--directory", directory)
-    endless = head.submit(*command, "--iterations", "100000", wait=False)
-    assert endless.returncode == 0, endless.stderr
-    job = json.loads(endless.stdout)["job"]
-    names = ("ray_ttray_env_steps_total", "ray_ttray_trajectories_total", "ray_ttray_slot_utilization",
-             "ray_ttray_sample_time_seconds_count", "ray_ttray_optimise_time_seconds_count")  # fmt: skip
-    values = dict.fromkeys(names)
-    deadline = time.monotonic() + 120
-    while None in values.values() or not newest_checkpoint(directory):
-        assert time.monotonic() < deadline, values
-        values = {name: head.metric(name) for name in names}
-        time.sleep(0.5)
-    assert values["ray_ttray_env_steps_total"] % 2400 == 0  # whole batches of the preset
-    assert values["ray_ttray_slot_utilization"] >= 1.0  # one driver at least
-    stopped = head.run(BIN / "ray", "job", "stop", job, "--address", head.address)
-    assert stopped.returncode == 0, stopped.stderr
-    saved = len(read_csv(newest_checkpoint(directory) / "metrics.csv"))
-    assert saved >= 1
-    longer = saved + 2
-    resumed = head.submit(*command, "--iterations", str(longer))
-    assert resumed.returncode == 0, resumed.stderr
-    rows = read_csv(directory / "metrics.csv")
-    assert [row["iteration"] for row in rows] == list(range(1, longer + 1))
-    expected = read_csv(undisturbed[0] / "metrics.csv")
-    for row, other in zip(rows, expected, strict=False):
-        assert row["discounted_return"] == other["discounted_return"]
-
-
-def test_a_failing_job_is_told_by_its_exit_code(head, tmp_path):
-    done = head.submit(*HERE, "--gamma", "2", "--directory", tmp_path / "run")
+def test_a_failing_job_is_told_by_its_exit_code(head):
+    done = head.submit("plan", "--preset", "supply-chain-2400", "--gamma", "2")
     assert done.returncode == 2
     assert json.loads(done.stdout)["status"] == "FAILED"
     assert "gamma must be a discount in (0, 1], found 2.0" in done.stderr
 
 
-def test_an_address_where_nobody_answers_is_an_error_with_the_address(head):
+def test_the_metrics_of_a_job_can_be_read_while_it_runs(stopped):
+    _, saved, values = stopped
+    assert values["ray_ttray_env_steps_total"] % 2400 == 0  # whole batches of the preset
+    assert values["ray_ttray_slot_utilization"] >= 1.0  # one driver at least
+    assert saved >= 1
+
+
+def test_a_script_of_ray_job_submit_goes_on_with_a_job_that_was_stopped(resumed):
+    directory, number, done = resumed
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "succeeded" in done.stdout
+    assert [row["iteration"] for row in read_csv(directory / "metrics.csv")] == list(range(1, number + 1))
+
+
+def test_a_job_of_ttray_submit_succeeds_and_leaves_its_artefacts(resumed, undisturbed):
+    directory, done = undisturbed
+    number = resumed[1]
+    result = json.loads(done.stdout)
+    assert (result["status"], result["exit_code"]) == ("SUCCEEDED", 0)
+    assert f"{number}/{number}" in done.stderr  # its log was followed
+    assert len(read_csv(directory / "metrics.csv")) == number
+    assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_stopped_and_resumed_or_at_once_on_an_env_runner_the_weights_are_the_same(resumed, undisturbed):
+    rows, others = (read_csv(directory / "metrics.csv") for directory in (resumed[0], undisturbed[0]))
+    for row, other in zip(rows, others, strict=True):
+        assert row["discounted_return"] == other["discounted_return"]
+    assert np.array_equal(final_weights(resumed[0]), final_weights(undisturbed[0]))
+
+
+def test_an_address_where_nobody_answers_is_an_error_with_the_address(capsys):
     (port,) = free_ports(1)
-    done = head.ttray("submit", "--address", f"127.0.0.1:{port}", "--", "train")
-    assert done.returncode == 1
-    assert f"127.0.0.1:{port} did not take the job" in done.stderr
+    with pytest.raises(SystemExit) as left:
+        run(app, ["submit", "--address", f"127.0.0.1:{port}", "--", "train"])
+    assert left.value.code == 1
+    assert f"127.0.0.1:{port} did not take the job" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""An embedded Ray is nobody's business but this machine's: what its processes listen on."""
+"""An embedded Ray is nobody's business but this machine's: what its processes are, and listen on."""
 
 import ipaddress
 
@@ -14,8 +14,8 @@ class Actor:
         return None
 
 
-def listening():
-    """(process, address) of every listening socket of this process, of Ray's, and of those it started."""
+def processes():
+    """This process, Ray's, and those that it started."""
     import psutil  # Ray's own copy, which its import makes known
 
     here, session = psutil.Process(), ray._private.worker._global_node.session_name
@@ -23,7 +23,14 @@ def listening():
     family |= {each for each in psutil.process_iter() if session in " ".join(commands_of(each))}
     for process in list(family):
         family.update(process.children(recursive=True))
-    for process in family:
+    return family
+
+
+def listening():
+    """(process, address) of every listening socket of these processes."""
+    import psutil
+
+    for process in processes():
         for socket in process.net_connections("inet"):
             if socket.status == psutil.CONN_LISTEN:
                 yield process.name(), ipaddress.ip_address(socket.laddr.ip)
@@ -52,3 +59,9 @@ def test_an_embedded_ray_listens_on_the_loopback_only():
 def mapped(address):
     """Of ::ffff:127.0.0.1, 127.0.0.1."""
     return address.ipv4_mapped if address.version == 6 else None
+
+
+def test_an_embedded_ray_has_no_process_for_logs_and_nodes_of_others():
+    commands = [" ".join(commands_of(process)) for process in processes()]
+    assert any("gcs_server" in command for command in commands)
+    assert not [command for command in commands if "monitor.py" in command]

@@ -1,6 +1,7 @@
 """As many env runners as there are CPUs: started where they are free, asked for, and given back."""
 
 import json
+import logging
 import time
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.room import room_for
 from tests.support.service import local_service
 from tests.support.small import small_config, trained, weights_of
 from ttray.core.batch import digest
-from ttray.service import crew
+from ttray.service import crew, suppliers
 from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings
 from ttray.service.suppliers import AutoActors, Demand
@@ -49,14 +50,8 @@ def test_auto_uses_the_free_cpus_asks_for_more_and_takes_the_request_back():
     assert requested() == 0
 
 
-def test_no_more_env_runners_are_started_than_there_are_trajectories():
-    with RolloutService(probe(), num_env_runners="auto", settings=PATIENT) as service:
-        service.collect(strategy_of(1), policy_for(probe()))
-        assert len(service._supplier.channels(set(), Demand(1, None))) == 1
-
-
 def test_actors_without_a_cpu_are_ended_those_that_are_not_alive_first(monkeypatch):
-    supplier = AutoActors(probe())
+    supplier = AutoActors(probe(), {"cpu": "of-nobody"})  # no process starts: nobody is asked anything
     cpus = {"total": 3.0, "free": 3.0}
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": cpus["total"]})
     monkeypatch.setattr(ray, "available_resources", lambda: {"CPU": cpus["free"]})
@@ -82,8 +77,9 @@ def test_a_plan_is_worth_as_many_workers_as_it_keeps_busy():
     assert Demand(20, 5.0).num_workers == 20
 
 
-def test_collect_takes_auto():
-    strategy = strategy_of(0, 0, 0, 1)  # one trajectory, one process
+def test_collect_takes_auto_and_starts_no_more_env_runners_than_there_are_trajectories(caplog):
+    strategy = strategy_of(0, 0, 0, 1)
+    caplog.set_level(logging.INFO, suppliers.__name__)
     found = [
         ttray.digest(
             ttray.collect("ttray/Dam-v0", strategy=strategy, num_env_runners=number, settings=PATIENT)
@@ -91,6 +87,8 @@ def test_collect_takes_auto():
         for number in (0, "auto")
     ]
     assert found[0] == found[1]
+    started = [message for message in caplog.messages if message.startswith("starting")]
+    assert started == ["starting 1 env runners: 2 CPUs of 8 are free"]
 
 
 def test_four_env_runners_train_at_once_where_there_is_room_for_two(monkeypatch, caplog):

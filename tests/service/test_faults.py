@@ -140,20 +140,20 @@ def test_a_quota_that_takes_every_worker_down_is_given_up(service, fault, patien
 def test_all_actors_killed_at_once_come_back_and_finish(service):
     work = service.work()
     expected = service.undisturbed(work)
-    pids = service.pids()
+    pids = service.pids(2)
     service.fail(delay_s=0.01)
 
     def kill_all(progress):
         while pids and progress.num_trajectories > 0:
             os.kill(pids.pop(), signal.SIGKILL)
 
-    # Four processes that start at once need a minute where the cores are shared with others.
-    handle = service.rollouts(env_runner_wait_s=180.0).collect_work(work, kill_all)
+    # Processes that start at once need a minute where the cores are shared with others.
+    handle = service.rollouts(2, env_runner_wait_s=180.0).collect_work(work, kill_all)
     assert not pids
     assert checked_digest(handle, work) == expected
-    assert 1 <= handle.stats.num_quotas_redispatched <= 4
+    assert 1 <= handle.stats.num_quotas_redispatched <= 2
     assert handle.stats.num_trajectories_recollected >= handle.stats.num_quotas_redispatched
-    assert len(set(service.pids())) == 4
+    assert len(set(service.pids(2))) == 2
 
 
 def test_an_interrupted_collection_leaves_a_dispatcher_that_works(service):

@@ -30,9 +30,9 @@ def ip(*arguments, check=True):
     return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hosts():
-    """Two namespaces joined by a virtual cable; all processes inside end with the test."""
+    """Two namespaces joined by a virtual cable; all processes inside end with the tests."""
     if shutil.which("ip") is None:
         pytest.skip("the command `ip` is not installed")
     head, worker = (f"ttray-{os.getpid()}-{name}" for name in ("head", "worker"))
@@ -80,18 +80,17 @@ def await_file(path, processes, log, seconds):
 RAY = str(Path(sys.executable).with_name("ray"))
 
 
-def node_options(num_cpus):
-    return (
-        f"--num-cpus={num_cpus}",
-        "--object-store-memory=100000000",
-        "--disable-usage-stats",
-        "--block",
-    )
+NODE_OPTIONS = (
+    "--object-store-memory=100000000",
+    "--include-log-monitor=false",
+    "--disable-usage-stats",
+    "--block",
+)
 
 
 @contextmanager
-def started_head(head, log, num_cpus):
-    """Ray on the first host, as `ray start` makes it; yields its process and its output."""
+def started_head(head, log):
+    """Ray on the first host, as `ray start` makes it, without a CPU; yields its process and its output."""
     # Not under tmp_path: the sockets inside must have short names.
     with (
         tempfile.TemporaryDirectory(prefix="tt", ignore_cleanup_errors=True) as scratch,
@@ -99,8 +98,8 @@ def started_head(head, log, num_cpus):
     ):
         node = start(
             head,
-            *(RAY, "start", "--head", f"--node-ip-address={HEAD_IP}", f"--port={PORT}"),
-            *("--include-dashboard=false", f"--temp-dir={scratch}", *node_options(num_cpus)),
+            *(RAY, "start", "--head", f"--node-ip-address={HEAD_IP}", f"--port={PORT}", "--num-cpus=0"),
+            *("--include-dashboard=false", "--no-monitor", f"--temp-dir={scratch}", *NODE_OPTIONS),
             log=out,
         )
         listening = f"until (: > /dev/tcp/{HEAD_IP}/{PORT}) 2>/dev/null; do sleep 0.1; done"
@@ -108,69 +107,49 @@ def started_head(head, log, num_cpus):
         yield node, out
 
 
-def join(host, address, log, num_cpus):
-    """Another node of the cluster."""
+def join(host, address, log):
+    """Another node of the cluster: a CPU for the training, and a place for an actor beside it."""
     where = (f"--address={HEAD_IP}:{PORT}", f"--node-ip-address={address}")
-    return start(host, RAY, "start", *where, *node_options(num_cpus), log=log)
+    room = ("--num-cpus=1", '--resources={"place": 1}')
+    return start(host, RAY, "start", *where, *room, *NODE_OPTIONS, log=log)
 
 
-def check_loss_of_a_host(hosts, nodes, tmp_path):
+@pytest.fixture(scope="module")
+def found(hosts, tmp_path_factory):
+    """What was found while hosts joined and one was lost: starting them takes longest, so it is done once.
+
+    On no host at first; then on the second, also on the first, and the cable is pulled.
+    """
     head, worker, cable = hosts
-    busy, log = tmp_path / "both-busy", tmp_path / "collection"
-    with log.open("w") as out:
+    directory = tmp_path_factory.mktemp("hosts")
+    log = directory / "driver"
+    with started_head(head, directory / "nodes") as (node, out), log.open("w") as driver_out:
         driver = start(
             head,
             *(sys.executable, "-m", "tests.support.two_hosts_driver"),
-            *(f"{HEAD_IP}:{PORT}", str(busy)),
-            log=out,
+            *(f"{HEAD_IP}:{PORT}", str(directory), str(PAUSE_S)),
+            log=driver_out,
         )
-        await_file(busy, [*nodes, driver], log, 120)
+        await_file(directory / "first", [node, driver], log, 120)
+        join(worker, WORKER_IP, out)
+        await_file(directory / "second", [node, driver], log, 150)
+        join(head, HEAD_IP, out)
+        await_file(directory / "lose-first", [node, driver], log, 150)
         ip("-n", worker, "link", "set", cable[worker], "down")
-        assert driver.wait(timeout=120) == 0, log.read_text()
-    found = {
-        line.split()[0]: line.split()[1:]
-        for line in log.read_text().splitlines()
-        if line.startswith(("nodes ", "again ", "digests "))
-    }
-    print(found)
+        assert driver.wait(timeout=240) == 0, log.read_text()
+    lines = [line.split() for line in log.read_text().splitlines() if line.strip()]
+    return {first: rest for first, *rest in lines if first in ("followed", "nodes", "again", "digests")}
+
+
+def test_training_follows_the_hosts_and_the_loss_of_one_changes_no_bit(found):
+    num_env_runners, _, same = found["followed"]
+    assert num_env_runners == "auto"
+    assert same == "True"
+
+
+def test_a_collection_survives_the_loss_of_a_host_without_another_bit(found):
     assert found["nodes"] == [HEAD_IP, WORKER_IP]
     assert int(found["again"][0]) >= 1
     assert int(found["again"][1]) >= int(found["again"][0])
     table, undisturbed = found["digests"]
     assert table == undisturbed
-
-
-def check_training(hosts, node, out, tmp_path):
-    """On no node at first; then on the second host, also on the first, and the cable is pulled."""
-    head, worker, cable = hosts
-    log = tmp_path / "training"
-    with log.open("w") as driver_out:
-        driver = start(
-            head,
-            *(sys.executable, "-m", "tests.support.elastic_driver"),
-            *("auto", f"{HEAD_IP}:{PORT}", str(tmp_path), str(PAUSE_S)),
-            log=driver_out,
-        )
-        await_file(tmp_path / "first", [node, driver], log, 120)
-        lost = join(worker, WORKER_IP, out, num_cpus=1)
-        await_file(tmp_path / "second", [node, driver], log, 150)
-        join(head, HEAD_IP, out, num_cpus=1)
-        await_file(tmp_path / "lose-first", [node, driver], log, 150)
-        ip("-n", worker, "link", "set", cable[worker], "down")
-        assert driver.wait(timeout=240) == 0, log.read_text()
-    lines = [line.split() for line in log.read_text().splitlines() if line.strip()]
-    (found,) = [line for line in lines if line[0] == "followed"]
-    assert found[1] == "auto"
-    assert found[3] == "True"
-    lost.terminate()
-    lost.wait(timeout=60)
-
-
-def test_training_follows_the_hosts_and_a_collection_survives_the_loss_of_one(hosts, tmp_path):
-    _, worker, cable = hosts
-    # One life of the cluster for both: starting it takes longest. One CPU on each host: two actors need both.
-    with started_head(hosts[0], tmp_path / "log", num_cpus=0) as (node, out):
-        check_training(hosts, node, out, tmp_path)
-        ip("-n", worker, "link", "set", cable[worker], "up")
-        join(worker, WORKER_IP, out, num_cpus=1)
-        check_loss_of_a_host(hosts, [node], tmp_path)

@@ -1,8 +1,8 @@
 """The program of `test_cluster`: nodes leave and join, in one cluster with a head that has no CPU.
 
-First a node leaves and another joins during a collection. Then a node that holds finished tables is killed
-before anybody has fetched them: once the driver asks for them, once an actor on the head to which the handle
-was sent. Last a node is lost in the middle of a search whose bound the workers compute.
+First a training follows the nodes. Then a node leaves and another joins during a collection. Last a node is
+lost in the middle of a search whose bound the workers compute, and with it finished tables that nobody has
+fetched yet: the driver asks for some of them, and an actor on the head to which a handle was sent for others.
 
 What it found is printed when Ray is gone, which tells of lost nodes in the middle of other lines.
 """
@@ -18,6 +18,7 @@ from torch.nn.utils import parameters_to_vector
 
 from tests.support import environments
 from tests.support import service as support
+from tests.support.elastic import train_through
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
 from tests.support.service import TorchMLP, checked_digest, local_service, service_on
 from ttray.core import dcs
@@ -27,33 +28,33 @@ from ttray.core.improvement import ImprovementSettings, improve
 from ttray.core.search import SearchSettings
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.elsewhere import PartsElsewhere
+from ttray.service.handle import fetch_tables
 from ttray.service.service import RolloutService
 from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RemoteWorker, Work
 
 MEMORY = {"object_store_memory": 100 * 2**20}
+# None of these has a part in what is tested, and each is a process or more.
+LEFT_OUT = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
 SMALL_PLAN = dcs.uniform(horizon=2, budget=24)
 PLAN = dcs.truncated(horizon=360, budget=40_000, gamma=0.95)
 
 
 class Nodes:
-    """Two nodes of one CPU each, which an actor that moves must leave room on."""
+    """Nodes of one CPU each, none at first; an actor that moves needs one with room."""
 
     def __init__(self):
-        head = {"num_cpus": 0, "resources": {"head": 1}, **MEMORY}
+        head = {"num_cpus": 0, "resources": {"head": 1}, **MEMORY, **LEFT_OUT}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._nodes = []
-        self.add()
-        self.add()
         ray.init(address=self._cluster.address, log_to_driver=False)
 
     def add(self):
         self._nodes.append(self._cluster.add_node(num_cpus=1, **MEMORY))
 
-    def replace(self):
-        """Kills the node that has been there for longest, and another one joins."""
+    def lose(self):
+        """Kills the node that has been there for longest."""
         self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
-        self.add()
 
     def stop(self):
         ray.shutdown()
@@ -89,7 +90,8 @@ def change_during_a_collection(nodes):
 
     def change(progress):
         if not changes and progress.num_trajectories > 0:
-            changes.append(nodes.replace())
+            changes.append(nodes.lose())
+            nodes.add()
 
     handle = service_on(actors, maker, quotas_per_env_runner=5, quota_timeout_s=60.0).collect_work(
         work, change
@@ -118,18 +120,22 @@ def read_elsewhere(handle):
     return ray.get(read.remote(handle))
 
 
-def lose_rows(nodes):
+def num_lost(handle):
+    """How many of its tables nobody can fetch any more."""
+    return sum(table is None for table in fetch_tables([piece.table for piece in handle.pieces()]))
+
+
+def lose_a_node_with_rows(nodes):
     maker = EnvironmentMaker.of("ttray/Dam-v0")
-    policy = policy_for(maker)
-    with RolloutService(maker) as alone:
-        expected = [digest(alone.collect(PLAN, policy, iteration=i).batch().table) for i in range(2)]
-    found, settings = [], DispatchSettings(quotas_per_env_runner=3)
+    policy, settings = policy_for(maker), DispatchSettings(quotas_per_env_runner=3)
     with RolloutService(maker, num_env_runners=2, settings=settings) as service:
-        for iteration, fetch in enumerate((read_here, read_elsewhere)):
-            handle = collect_on_both(service, policy, iteration=iteration)
-            nodes.replace()
-            found.append(("same", iteration, fetch(handle) == expected[iteration]))
-        found.append(("same", "bound", improve_on(nodes, service, maker)))
+        handles = [collect_on_both(service, policy, iteration=iteration) for iteration in range(2)]
+        found = [("same", "bound", improve_on(nodes, service, maker))]
+        found.append(("lost", *map(num_lost, handles)))
+        for iteration, (where, fetch) in enumerate((("here", read_here), ("elsewhere", read_elsewhere))):
+            with RolloutService(maker) as alone:
+                expected = digest(alone.collect(PLAN, policy, iteration=iteration).batch().table)
+            found.append(("same", where, fetch(handles[iteration]) == expected))
     return found
 
 
@@ -153,7 +159,7 @@ def improve_on(nodes, service, maker):
     class LosesNode(PartsElsewhere):
         def answer(self, request):
             if request.what == "gradient" and not losses:
-                losses.append(nodes.replace())
+                losses.append(nodes.lose())
             return super().answer(request)
 
     def improved(holder_of):
@@ -174,7 +180,9 @@ def main():
         ray.cloudpickle.register_pickle_by_value(module)
     ray.cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     nodes = Nodes()
-    found = change_during_a_collection(nodes) + lose_rows(nodes)
+    found = [("followed", *train_through((nodes.add, nodes.add, nodes.lose), 2, pause_s=1.0))]
+    nodes.add()
+    found += change_during_a_collection(nodes) + lose_a_node_with_rows(nodes)
     nodes.stop()
     for each in found:
         print("\n", *each, flush=True)

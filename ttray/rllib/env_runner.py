@@ -20,6 +20,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from ttray.core.quotas import Quota
+from ttray.rllib.quick_seeding import quick_seeding
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
 from ttray.service.receipt import Failure, Receipt
@@ -37,7 +38,8 @@ class QuotaEnvRunner(SingleAgentEnvRunner):
         if kwargs.get("worker_index"):
             # Runners share the cores of their node; a thread pool in each would only thrash.
             torch.set_num_threads(1)
-        super().__init__(config=config, **kwargs)
+        with quick_seeding():
+            super().__init__(config=config, **kwargs)
         self._quota_worker = RolloutWorker(maker_from_config(config))
 
     def make_env(self) -> None:

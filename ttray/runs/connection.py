@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 
@@ -44,7 +45,7 @@ def start_embedded(num_cpus: int, **options: Any) -> None:
     """
     import ray
 
-    with on_loopback():
+    with on_loopback(), _few_processes():
         ray.init(
             address="local",  # a `ray start` on this machine would otherwise be joined
             num_cpus=num_cpus,
@@ -69,6 +70,22 @@ def on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _few_processes() -> Iterator[None]:
+    """Leaves out two processes of Ray that nobody would hear of: `ray.init` has no option for them.
+
+    One forwards logs to the driver, which does not want them; the other adds nodes, and there is one machine.
+    """
+    from ray._private import parameter
+
+    before = parameter.RayParams
+    parameter.RayParams = partial(before, include_log_monitor=False, no_monitor=True)
+    try:
+        yield
+    finally:
+        parameter.RayParams = before
 
 
 def quieten() -> None:
