@@ -9,7 +9,11 @@ gc.disable()
 try:
     import ray.rllib  # noqa: F401
 
+    from ttray.rllib.quick_start import start_quickly
+
     gc.freeze()
 finally:
     if _looked_for_garbage:
         gc.enable()
+
+start_quickly()
