@@ -1,13 +1,17 @@
 """The algorithm on a real local Ray: the same bits whatever happens, checkpoints, evaluation, registry."""
 
+import copy
 import os
 import signal
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import ray
+import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import get_trainable_cls
@@ -23,26 +27,50 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
-    return trained(small_config())
+def undisturbed(tmp_path_factory):
+    """Three iterations in this process: the algorithm after them, and what it left on the way.
+
+    `start` and `first` are its checkpoints before and after the first iteration; the module and the weights
+    of `first` are beside it.
+    """
+    directory = tmp_path_factory.mktemp("undisturbed")
+    algorithm = small_config().build_algo()
+    algorithm.save_to_path(directory / "start")
+    results, batches = [algorithm.train()], [algorithm.last_batch]
+    first_module, first_weights = copy.deepcopy(algorithm.get_module()), weights_of(algorithm)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        algorithm.save_to_path("first")  # relative on purpose
+    for _ in range(2):
+        results.append(algorithm.train())
+        batches.append(algorithm.last_batch)
+    yield SimpleNamespace(
+        algorithm=algorithm,
+        results=results,
+        batches=batches,
+        first_module=first_module,
+        first_weights=first_weights,
+        start=directory / "start",
+        first=directory / "first",
+        weights=weights_of(algorithm),
+        digest=ttray.digest(algorithm.last_batch),
+    )
+    algorithm.stop()
 
 
 @pytest.fixture(scope="module")
-def started_runners(tmp_path_factory):
-    """An algorithm with two env runners, whose processes take seconds to start, and its first checkpoint."""
-    algorithm = small_config(num_env_runners=2, quotas_per_env_runner=3).build_algo()
-    path = tmp_path_factory.mktemp("two-runners") / "start"
-    algorithm.save_to_path(path)
-    yield algorithm, path
+def started_runners():
+    """An algorithm with two env runners, whose processes take seconds to start, and weights of its own."""
+    algorithm = small_config(num_env_runners=2, quotas_per_env_runner=3, seed=5).build_algo()
+    yield algorithm
     algorithm.stop()
 
 
 @pytest.fixture
-def two_runners(started_runners):
-    """That algorithm as it was before its first iteration."""
-    algorithm, path = started_runners
-    algorithm.restore_from_path(path)
-    return algorithm
+def two_runners(started_runners, undisturbed):
+    """That algorithm where the undisturbed one was before its first iteration."""
+    started_runners.restore_from_path(undisturbed.start)
+    return started_runners
 
 
 def train_on(algorithm, iterations):
@@ -51,40 +79,36 @@ def train_on(algorithm, iterations):
     return weights_of(algorithm), ttray.digest(algorithm.last_batch)
 
 
+def assert_same(found, undisturbed):
+    assert np.array_equal(found[0], undisturbed.weights)
+    assert found[1] == undisturbed.digest
+
+
 def test_same_seed_gives_identical_weights(undisturbed):
-    weights, digest = trained(small_config())
-    assert np.array_equal(weights, undisturbed[0])
-    assert digest == undisturbed[1]
+    assert_same(trained(small_config()), undisturbed)
 
 
 def test_another_seed_gives_other_weights(undisturbed):
     weights, digest = trained(small_config(seed=1))
-    assert not np.array_equal(weights, undisturbed[0])
-    assert digest != undisturbed[1]
+    assert not np.array_equal(weights, undisturbed.weights)
+    assert digest != undisturbed.digest
+
+
+# The first of those that share the two runners: nothing was collected with them before.
+def test_a_fresh_group_collects_with_the_restored_weights_not_its_own(started_runners, undisturbed):
+    assert not np.array_equal(weights_of(started_runners), undisturbed.first_weights)
+    started_runners.restore_from_path(undisturbed.first)
+    assert np.array_equal(weights_of(started_runners), undisturbed.first_weights)
+    started_runners.train()
+    assert ttray.digest(started_runners.last_batch) == ttray.digest(undisturbed.batches[1])
 
 
 def test_two_env_runners_change_no_bit(two_runners, undisturbed):
-    weights, digest = train_on(two_runners, 3)
-    assert np.array_equal(weights, undisturbed[0])
-    assert digest == undisturbed[1]
+    assert_same(train_on(two_runners, 3), undisturbed)
 
 
-def test_env_runners_that_compute_the_bound_for_a_remote_learner_change_no_bit():
-    # Several parts, another number of slots, and everything that a run takes from its batches.
-    options = {"budget": 6_000, "baseline": "per_step", "strategy": "adaptive"}
-    alone = trained(small_config(**options, num_learner_threads=2), iterations=2)
-    config = small_config(**options, num_env_runners=2, num_envs_per_env_runner=3, optimise_on="workers")
-    elsewhere = trained(config.learners(num_learners=1), iterations=2)
-    assert np.array_equal(elsewhere[0], alone[0])
-    assert elsewhere[1] == alone[1]
-
-
-def test_result_has_the_published_metrics():
-    algorithm = small_config().build_algo()
-    try:
-        first, second = algorithm.train(), algorithm.train()
-    finally:
-        algorithm.stop()
+def test_result_has_the_published_metrics(undisturbed):
+    first, second, _ = undisturbed.results
     sampled, learned = second["env_runners"], second["learners"]["default_policy"]
     assert {
         "discounted_return", "episode_return_mean", "num_env_steps_sampled", "num_env_steps_sampled_lifetime",
@@ -105,32 +129,20 @@ def test_result_has_the_published_metrics():
     assert {"collect", "improve", "publish"} <= set(second["timers"])
 
 
-def test_discounted_return_is_the_estimate_of_the_last_batch():
-    algorithm = small_config().build_algo()
-    try:
-        result = algorithm.train()
-        table = algorithm.last_batch
-    finally:
-        algorithm.stop()
+def test_discounted_return_is_the_estimate_of_the_last_batch(undisturbed):
+    result, table = undisturbed.results[0], undisturbed.batches[0]
     n = ttray.dcs.truncated(40, 240, 0.9).samples_per_step
     t, reward = np.asarray(table["t"]), np.asarray(table["reward"])
     assert result["env_runners"]["discounted_return"] == pytest.approx((0.9**t * reward / n[t]).sum())
     assert result["env_runners"]["episode_return_mean"] == pytest.approx((reward / n[t]).sum())
 
 
-def test_checkpoint_continues_with_the_same_bits(tmp_path, monkeypatch, undisturbed):
-    monkeypatch.chdir(tmp_path)
-    algorithm = small_config().build_algo()
-    algorithm.train()
-    algorithm.save_to_path("checkpoint")  # relative on purpose
-    algorithm.stop()
-    restored = ttray.TTPOIS.from_checkpoint("checkpoint")
+def test_checkpoint_continues_with_the_same_bits(monkeypatch, undisturbed):
+    monkeypatch.chdir(undisturbed.first.parent)
+    restored = ttray.TTPOIS.from_checkpoint("first")
     try:
         assert restored.training_iteration == 1
-        restored.train()
-        restored.train()
-        assert np.array_equal(weights_of(restored), undisturbed[0])
-        assert ttray.digest(restored.last_batch) == undisturbed[1]
+        assert_same(train_on(restored, 2), undisturbed)
     finally:
         restored.stop()
 
@@ -159,15 +171,16 @@ def test_restoring_never_leaves_a_quota_with_other_weights(tmp_path, two_runners
         assert np.array_equal(weights_of(two_runners), older)
         two_runners.train()
         assert ttray.digest(two_runners.last_batch) == expected
-    fresh = small_config(num_env_runners=1, seed=5).build_algo()
-    try:
-        assert not np.array_equal(weights_of(fresh), older)
-        fresh.restore_from_path(tmp_path / "older")
-        assert np.array_equal(weights_of(fresh), older)
-        fresh.train()
-        assert ttray.digest(fresh.last_batch) == expected
-    finally:
-        fresh.stop()
+
+
+def test_env_runners_are_deterministic_without_torchs_compiler(two_runners):
+    def looked_at(_):
+        return torch.are_deterministic_algorithms_enabled(), "torch._inductor" in sys.modules
+
+    assert (
+        two_runners.env_runner_group.foreach_env_runner(looked_at, local_env_runner=False)
+        == [(True, False)] * 2
+    )
 
 
 # The last of those that share the two runners: it kills one.
@@ -176,32 +189,7 @@ def test_a_killed_runner_changes_no_bit(two_runners, undisturbed):
     pids = two_runners.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
     assert len(set(pids)) == 2
     os.kill(pids[0], signal.SIGKILL)
-    weights, digest = train_on(two_runners, 2)
-    assert np.array_equal(weights, undisturbed[0])
-    assert digest == undisturbed[1]
-
-
-def test_evaluation_is_of_exactly_so_many_trajectories_with_an_interval():
-    config = small_config().evaluation(evaluation_interval=1, evaluation_duration=30)
-    algorithm = config.build_algo()
-    try:
-        inside = algorithm.train()["evaluation"]["env_runners"]
-        alone = algorithm.evaluate()["env_runners"]
-        again = algorithm.evaluate()["env_runners"]
-    finally:
-        algorithm.stop()
-    for result in (inside, alone):
-        assert result["num_trajectories"] == 30
-        assert result["num_env_steps_sampled"] == 30 * 40
-        assert (
-            result["discounted_return_low"] < result["discounted_return"] < result["discounted_return_high"]
-        )
-    assert alone["discounted_return"] == again["discounted_return"]
-
-
-def test_evaluation_changes_no_training_bit(undisturbed):
-    weights, _ = trained(small_config().evaluation(evaluation_interval=1, evaluation_duration=5))
-    assert np.array_equal(weights, undisturbed[0])
+    assert_same(train_on(two_runners, 2), undisturbed)
 
 
 class CountingCallback(RLlibCallback):
@@ -214,11 +202,37 @@ class CountingCallback(RLlibCallback):
         self.calls.append(f"evaluate {evaluation_metrics['env_runners']['num_trajectories']}")
 
 
-def test_callbacks_are_called():
+@pytest.fixture(scope="module")
+def evaluated():
+    """An algorithm after three iterations with an evaluation in the second, and the second's result."""
     CountingCallback.calls.clear()
     config = small_config().callbacks(CountingCallback)
-    trained(config.evaluation(evaluation_interval=2, evaluation_duration=4), iterations=2)
-    assert CountingCallback.calls == ["train", "evaluate 4", "train"]
+    algorithm = config.evaluation(evaluation_interval=2, evaluation_duration=30).build_algo()
+    results = [algorithm.train() for _ in range(3)]
+    yield algorithm, results[1]["evaluation"]["env_runners"]
+    algorithm.stop()
+
+
+# The first of those that share the algorithm: the next one evaluates by hand.
+def test_callbacks_are_called(evaluated):
+    assert CountingCallback.calls == ["train", "evaluate 30", "train", "train"]
+
+
+def test_evaluation_is_of_exactly_so_many_trajectories_with_an_interval(evaluated):
+    algorithm, inside = evaluated
+    alone, again = (algorithm.evaluate()["env_runners"] for _ in range(2))
+    for result in (inside, alone):
+        assert result["num_trajectories"] == 30
+        assert result["num_env_steps_sampled"] == 30 * 40
+        assert (
+            result["discounted_return_low"] < result["discounted_return"] < result["discounted_return_high"]
+        )
+    assert alone["discounted_return"] == again["discounted_return"]
+
+
+def test_evaluation_changes_no_training_bit(evaluated, undisturbed):
+    algorithm, _ = evaluated
+    assert_same((weights_of(algorithm), ttray.digest(algorithm.last_batch)), undisturbed)
 
 
 def test_both_algorithms_are_known_by_name():
@@ -252,31 +266,19 @@ def test_one_env_runner_changes_no_bit_of_a_users_own_module():
     assert results[0][1] == results[1][1]
 
 
-def test_module_on_the_driver_follows_the_learner():
-    algorithm = small_config().build_algo()
-    try:
-        algorithm.train()
-        state = algorithm.get_module().state_dict()
-        flat = np.concatenate([value.numpy().reshape(-1) for value in state.values()])
-        assert np.array_equal(flat, weights_of(algorithm))
-    finally:
-        algorithm.stop()
+def test_module_on_the_driver_follows_the_learner(undisturbed):
+    state = undisturbed.algorithm.get_module().state_dict()
+    flat = np.concatenate([value.numpy().reshape(-1) for value in state.values()])
+    assert np.array_equal(flat, weights_of(undisturbed.algorithm))
 
 
-def test_collect_takes_a_module_and_a_checkpoint(tmp_path):
-    algorithm = small_config().build_algo()
-    try:
-        algorithm.train()
-        algorithm.save_to_path(tmp_path / "checkpoint")
-        strategy = ttray.dcs.truncated(40, 240, 0.9)
-        tables = [
-            ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, iteration=1, dist_inputs=False)
-            for policy in (algorithm.get_module(), tmp_path / "checkpoint")
-        ]
-        algorithm.train()
-    finally:
-        algorithm.stop()
-    assert ttray.digest(tables[0]) == ttray.digest(tables[1]) == ttray.digest(algorithm.last_batch)
+def test_collect_takes_a_module_and_a_checkpoint(undisturbed):
+    strategy = ttray.dcs.truncated(40, 240, 0.9)
+    tables = [
+        ttray.collect("ttray/Dam-v0", strategy=strategy, policy=policy, iteration=1, dist_inputs=False)
+        for policy in (undisturbed.first_module, undisturbed.first)
+    ]
+    assert ttray.digest(tables[0]) == ttray.digest(tables[1]) == ttray.digest(undisturbed.batches[1])
 
 
 def addresses_of(table):

@@ -1,5 +1,7 @@
 """Quotas inside RLlib's own env runner group."""
 
+import os
+
 import gymnasium
 import pytest
 import ray
@@ -28,17 +30,21 @@ def config_of(environment, num_env_runners=0, **env_config):
     )
 
 
-def test_a_group_of_env_runners_collects_the_same_bits(local_ray):
+@pytest.fixture(scope="module")
+def group(local_ray):
+    """Of one: that two in a group change no bit is in test_algorithm.py."""
+    group = EnvRunnerGroup(config=config_of("CartPole-v1", 1))
+    yield group
+    group.stop()
+
+
+def test_a_group_of_env_runners_collects_the_same_bits(group):
     works = Works({"CartPole-v1": EnvironmentMaker.of("CartPole-v1")})
     work = works.work("CartPole-v1")
-    group = EnvRunnerGroup(config=config_of("CartPole-v1", 2))
-    try:
-        rollouts = RolloutService(works.makers["CartPole-v1"], supplier=GroupSupplier(group))
-        handle = rollouts.collect_work(work)
-        assert checked_digest(handle, work) == works.undisturbed(work)
-        assert handle.stats.num_quotas_redispatched == 0
-    finally:
-        group.stop()
+    rollouts = RolloutService(works.makers["CartPole-v1"], supplier=GroupSupplier(group))
+    handle = rollouts.collect_work(work)
+    assert checked_digest(handle, work) == works.undisturbed(work)
+    assert handle.stats.num_quotas_redispatched == 0
 
 
 def made(config):
@@ -68,13 +74,14 @@ def test_a_config_without_an_environment_is_refused():
         maker_from_config(PPOConfig())
 
 
-def test_a_maker_from_a_registered_name_travels_to_an_actor(local_ray):
+def test_a_maker_from_a_registered_name_travels_to_an_actor(group):
     ray.cloudpickle.register_pickle_by_value(environments)  # the actor need not find the tests on its path
     register_env("ttray-tests-remote", lambda config: ProbeEnv(**config))
     maker = maker_from_config(config_of("ttray-tests-remote", action="shifted"))
 
-    @ray.remote(num_cpus=0)
-    def start_of(maker):
-        return int(maker.make_single().action_space.start)
+    def start(_):
+        return os.getpid(), int(maker.make_single().action_space.start)
 
-    assert ray.get(start_of.remote(maker)) == 5
+    ((process, found),) = group.foreach_env_runner(start, local_env_runner=False)
+    assert process != os.getpid()
+    assert found == 5

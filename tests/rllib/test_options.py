@@ -82,10 +82,42 @@ def test_every_option_changes_what_is_learned(undisturbed):
     assert len({weights.tobytes() for weights in learned}) == len(learned)
 
 
-def test_two_env_runners_and_a_remote_learner_change_no_bit(undisturbed):
-    # All options at once: one that came to differ elsewhere would change the weights, whatever the others do.
-    config = small_config(num_env_runners=2, quotas_per_env_runner=3, **COMBINATIONS["all"])
-    assert_same(trained(config.learners(num_learners=1)), undisturbed("all"))
+def everything(**elsewhere):
+    """All options at once: one that came to differ elsewhere would change the weights, whatever others do.
+
+    And several parts, whose sums have an order.
+    """
+    config = small_config(**COMBINATIONS["all"], budget=6_000, **elsewhere)
+    return config.env_runners(observation_filter="mean_std")
+
+
+@pytest.fixture(scope="module")
+def everything_here():
+    return trained(everything(num_learner_threads=2))
+
+
+@pytest.fixture(scope="module")
+def started_elsewhere(tmp_path_factory):
+    """Two env runners and a remote learner, whose processes take seconds to start, and their checkpoint."""
+    config = everything(num_env_runners=2, num_envs_per_env_runner=3, quotas_per_env_runner=3)
+    algorithm = config.learners(num_learners=1).build_algo()
+    path = tmp_path_factory.mktemp("elsewhere") / "start"
+    algorithm.save_to_path(path)
+    yield algorithm, path
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("where", ["learner", "workers"])
+def test_env_runners_and_a_remote_learner_change_no_bit_whoever_computes_the_bound(
+    started_elsewhere, everything_here, where
+):
+    algorithm, start = started_elsewhere
+    algorithm.restore_from_path(start)
+    algorithm.config = algorithm.config.copy(copy_frozen=False).training(optimise_on=where)
+    for _ in range(3):
+        algorithm.train()
+        assert bool(algorithm._last.workers) == (where == "workers")
+    assert_same((weights_of(algorithm), ttray.digest(algorithm.last_batch)), everything_here)
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)

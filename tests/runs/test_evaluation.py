@@ -89,7 +89,7 @@ def test_an_adaptive_evaluation_is_made_in_rounds_with_the_same_bits_anywhere(tr
     found = ttray.evaluate(trained.directory, **arguments)
     assert (found.num_rounds, found.num_env_steps) == (2, 240)
     assert found.low < found.estimate < found.high
-    assert ttray.evaluate(trained.directory, num_env_runners=2, **arguments) == found
+    assert ttray.evaluate(trained.directory, num_env_runners=1, **arguments) == found
     assert ttray.evaluate(trained.directory, budget=120, seed=3, strategy="adaptive") == ttray.evaluate(
         trained.directory, budget=120, seed=3
     )

@@ -32,7 +32,7 @@ from ttray.rllib.lazy_group import LazyGroup, with_names
 from ttray.rllib.learner import BatchTrainingData
 from ttray.rllib.policies import policy_of_module
 from ttray.rllib.policy_files import policy_files, training_with
-from ttray.rllib.quick_seeding import quick_seeding
+from ttray.rllib.quick_start import quick_start
 from ttray.rollout.policies import ModePolicy, Policy
 from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
@@ -97,7 +97,7 @@ class TTPOIS(Algorithm):
             self.config = asked.copy(copy_frozen=False)
             self.config.num_env_runners, self.config.optimise_on = 0, "learner"
             self.config.freeze()
-        with quick_seeding():
+        with quick_start():
             _setup(self, self.config)
         self.config = asked
         if asked.num_env_runners:

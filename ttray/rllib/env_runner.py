@@ -20,7 +20,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from ttray.core.quotas import Quota
-from ttray.rllib.quick_seeding import quick_seeding
+from ttray.rllib.quick_start import quick_start
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
 from ttray.service.receipt import Failure, Receipt
@@ -38,7 +38,7 @@ class QuotaEnvRunner(SingleAgentEnvRunner):
         if kwargs.get("worker_index"):
             # Runners share the cores of their node; a thread pool in each would only thrash.
             torch.set_num_threads(1)
-        with quick_seeding():
+        with quick_start():
             super().__init__(config=config, **kwargs)
         self._quota_worker = RolloutWorker(maker_from_config(config))
 
