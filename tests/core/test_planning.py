@@ -43,6 +43,10 @@ def test_step_variances_add_up_to_the_variance_of_the_double_loop(samples, gamma
     expected = variance_by_double_loop(strategy, absorbed(strategy, rewards, ends), gamma)
     found = step_variances(ragged(strategy, rewards, ends), strategy, gamma)
     assert np.sum(found / strategy.samples_per_step) == pytest.approx(expected, rel=1e-9, abs=1e-11)
+    weights = np.linspace(0.2, 0.9, strategy.horizon)
+    weighted = step_variances(ragged(strategy, rewards, ends), strategy, gamma, weights)
+    expected = step_variances(ragged(strategy, rewards * weights, ends), strategy, gamma)
+    assert weighted == pytest.approx(expected, rel=1e-9, abs=1e-11)
 
 
 def test_step_variances_are_unbiased_step_by_step():
@@ -192,11 +196,22 @@ def test_tiny_discount_over_a_long_horizon_is_planned():
 
 
 @pytest.mark.parametrize("rewards", [0.0, 3.0])
-def test_without_variance_the_plan_is_the_papers(rewards):
+def test_without_variance_the_plan_is_between_the_papers_and_uniform(rewards):
     strategy = dcs.uniform(5, 50)
     observed = Observed.empty(5, 0.9).updated(ragged(strategy, np.full((10, 5), rewards)), strategy)
-    assert adaptive(5, 50, 0.9, observed) == dcs.truncated(5, 50, 0.9)
+    found = adaptive(5, 50, 0.9, observed).samples_per_step
+    extremes = [each.samples_per_step for each in (dcs.uniform(5, 50), dcs.truncated(5, 50, 0.9))]
+    assert (found[0], found[-1]) == pytest.approx(np.mean(extremes, axis=0)[[0, -1]], abs=1.5)
+    assert found[0] > found[-1]
     assert adaptive(5, 50, 0.9) == adaptive(5, 50, 0.9, Observed.empty(5, 0.9)) == dcs.truncated(5, 50, 0.9)
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.9, 1.0])
+def test_between_goes_from_uniform_to_the_best_plan_for_the_worst_case(gamma):
+    plans = [planning.between(6, 90, gamma, exponent) for exponent in (0.0, 0.5, 1.0)]
+    assert (plans[0].samples_per_step == 15).all()
+    assert plans[0].samples_per_step[0] < plans[1].samples_per_step[0] < plans[2].samples_per_step[0]
+    assert np.array_equal(plans[2].samples_per_step, dcs.exact(6, 90, gamma).samples_per_step)
 
 
 def test_rewards_of_another_size_or_origin_give_the_same_plan():

@@ -61,12 +61,16 @@ def test_intervals_hold_the_return_as_often_as_they_say():
     assert all(abs(each.estimate - TRUTH) <= each.hoeffding_width for each in simulated())
 
 
-def test_the_first_round_is_the_papers_and_the_second_is_planned_from_it():
+def test_the_second_round_is_planned_from_the_first_for_what_its_steps_count():
     first, second = collected(np.random.default_rng(0))
-    assert first.strategy == dcs.truncated(HORIZON, BUDGET // 4, GAMMA)
-    observed = Observed.empty(HORIZON, GAMMA).updated(first.batch, first.strategy)
-    assert second.strategy == planning.adaptive(HORIZON, BUDGET - BUDGET // 4, GAMMA, observed)
-    assert second.strategy != planning.adaptive(HORIZON, BUDGET - BUDGET // 4, GAMMA)
+    assert first.strategy.budget + second.strategy.budget == BUDGET
+    assert first.strategy == planning.between(HORIZON, BUDGET // 5, GAMMA, 0.5)
+    observed = Observed.empty(HORIZON, GAMMA)
+    rest = BUDGET - BUDGET // 5
+    counted = planning.step_variances(first.batch, first.strategy, GAMMA, second.weights)
+    planned = planning.adaptive(HORIZON, rest, GAMMA, observed.updated_by(counted, first.strategy))
+    assert second.strategy == planned
+    assert second.strategy != planning.adaptive(HORIZON, rest, GAMMA)
 
 
 def test_weights_add_up_to_one_and_do_not_depend_on_what_was_found():
@@ -79,7 +83,7 @@ def test_weights_add_up_to_one_and_do_not_depend_on_what_was_found():
     assert np.array_equal(rounds[0][0].weights, rounds[1][0].weights)
 
 
-@pytest.mark.parametrize(("strategy", "budget"), [("adaptive", 4 * 4 * HORIZON - 1), ("truncated", BUDGET)])
+@pytest.mark.parametrize(("strategy", "budget"), [("adaptive", 5 * 4 * HORIZON - 1), ("truncated", BUDGET)])
 def test_one_round_where_there_is_nothing_to_plan_from_or_too_little(strategy, budget):
     (only,) = collected(np.random.default_rng(0), strategy, budget)
     assert only.strategy == dcs.truncated(HORIZON, budget, GAMMA) or strategy == "truncated"
@@ -99,8 +103,8 @@ def test_a_planner_of_ones_own_gets_rounds_if_it_plans_from_data(monkeypatch):
 
     planning.register("mine", mine, from_data=True)
     assert len(collected(np.random.default_rng(0), "mine")) == 2
-    assert seen[0] is None
-    assert seen[1].weights[0] > 0
+    (observed,) = seen
+    assert observed.weights[0] > 0
 
 
 def test_the_range_is_that_of_all_rounds():

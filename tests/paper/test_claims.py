@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ttray.paper import markdown
-from ttray.paper.claims import claims
+from ttray.paper.claims import tables
 from ttray.runs.curve_pictures import PER_DECISION
 
 BETTER = "TT-POIS is better than POIS on Dam, Reacher and Supply Chain, whatever γ"
@@ -34,11 +34,19 @@ def curves(preset, gamma, finals):
     ]
 
 
+def cells_of(directory, name):
+    _, _, *lines = tables(directory)[name]
+    return [line[2:-2].split(" | ") for line in lines]
+
+
 def verdicts(directory):
-    _, _, *lines = claims(directory)
     return {
-        cells[0]: (cells[1].strip("*"), cells[2]) for cells in (line[2:-2].split(" | ") for line in lines)
+        claim: (verdict.strip("*"), measured) for claim, verdict, measured in cells_of(directory, "claims")
     }
+
+
+def cases(directory):
+    return {case: cells for case, *cells in cells_of(directory, "cases")}
 
 
 def test_without_data_nothing_is_claimed(tmp_path):
@@ -59,18 +67,20 @@ def test_without_data_nothing_is_claimed(tmp_path):
 def test_a_claim_holds_in_all_cases_or_in_part_or_not(tmp_path, with_truncation, verdict, word):
     for preset, value in zip(("dam", "reacher"), with_truncation, strict=True):
         put(tmp_path, preset, curves(preset, 0.95, {"TTPOIS": value, "POIS": 2.0}))
-    found, told = verdicts(tmp_path)[BETTER]
+    found, counted = verdicts(tmp_path)[BETTER]
     assert found == verdict
-    assert f"reacher γ = 0.95: {3 * (with_truncation[1] - 2.0) / 5:.3f}" in told.replace("-0.000", "0.000")
-    assert told.endswith(f"({word})")
+    assert word in counted
+    difference, *_ = cases(tmp_path)["reacher, γ = 0.95"]
+    assert difference.replace("-0.000", "0.000").startswith(f"{3 * (with_truncation[1] - 2.0) / 5:.3f} ± ")
+    assert difference.endswith(f", {word}")
 
 
 def test_figures_that_share_runs_count_them_once(tmp_path):
     rows = curves("dam", 0.95, {"TTPOIS": 2.02, "POIS": 2.0})
     put(tmp_path, "dam", rows)
-    alone = verdicts(tmp_path)
+    alone = verdicts(tmp_path), cases(tmp_path)
     put(tmp_path, "main", rows)
-    assert verdicts(tmp_path) == alone
+    assert (verdicts(tmp_path), cases(tmp_path)) == alone
 
 
 def test_advantages_budgets_and_weights_are_judged(tmp_path):
@@ -83,10 +93,12 @@ def test_advantages_budgets_and_weights_are_judged(tmp_path):
     put(tmp_path, "dam-4320", curves("dam-4320", 0.95, {"TTPOIS": 2.0, "POIS": 5.0}))
     found = verdicts(tmp_path)
     assert found["the smaller γ, the larger the advantage, where there is one"][0] == "holds"
-    assert found["budgets change nothing of this"][0] == "does not hold"
+    budgets = "does not hold", "the same in 0, the opposite in 1 of 1"
+    assert found["budgets change nothing of this"] == budgets
     (weights,) = (each for claim, each in found.items() if claim.startswith("beyond the paper"))
     assert weights[0] == "holds"
-    assert "dam γ = 0.95: 500 of 600" in weights[1]
+    assert cases(tmp_path)["dam, γ = 0.95"][-1] == "500 of 600"
+    assert cases(tmp_path)["dam-4320, γ = 0.95"][-2:] == ["", ""]
 
 
 def test_a_page_keeps_all_but_the_tables_that_are_given(tmp_path):

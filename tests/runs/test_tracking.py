@@ -55,6 +55,15 @@ def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(tmp_path):
     assert any(kind == "purge" and step == 2 for kind, step, _ in events(tmp_path))
 
 
+def test_rows_that_were_read_are_written_as_they_were(tmp_path):
+    path = tmp_path / "metrics.csv"
+    with Tracking(tmp_path, []) as tracking:
+        tracking.add(row(1) | {"step_size": float("inf")})
+    before = path.read_text()
+    with Tracking(tmp_path, read_csv(path)):
+        assert path.read_text() == before
+
+
 def test_trackers_are_checked_by_name_and_package():
     check_trackers([])
     with pytest.raises(ValueError, match="one of wandb, mlflow, found 'paper'"):

@@ -26,9 +26,10 @@ __all__ = ["Observed", "Planner", "adaptive", "names", "plan", "register", "requ
 if TYPE_CHECKING:  # planning itself needs no torch, whose import takes seconds
     from ttray.core.ragged import RaggedBatch
 
-# Chosen by simulation with ten covariances, five sizes of problems, and one to four batches.
-_PRIOR_SAMPLES = 8.0  # what the expectation before any batch counts for beside the samples of a step
-_LATE_SHARE = 0.2  # of it, for rewards that vary more and more; the rest is the paper's worst case
+# Chosen by simulation with the rewards of seven environments, one to four batches before, and in rounds.
+_PRIOR_SAMPLES = 6.0  # what an expectation counts for beside the samples of a step
+_EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the worst case; the expectation is one of these
+_LATE_SHARE = 0.02  # of it, for rewards that vary more and more
 _LEAST_SHARE = 0.2  # of it, which every step keeps
 
 
@@ -119,18 +120,33 @@ class Observed:
         )
 
 
-def step_variances(batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
+def step_variances(
+    batch: RaggedBatch,
+    strategy: DataCollectionStrategy,
+    gamma: float,
+    weights: NDArray[np.float64] | float = 1.0,
+) -> NDArray[np.float64]:
     """Estimates f_t from a batch, `[horizon]`, in O(rows): Var[Ĵ] of any plan is Σ_t f_t/n_t.
 
     Cov(r_t, r_t') is that of the n_t' trajectories planned to reach the later step, ended ones with reward 0,
     so f_t is unbiased where all later steps have two samples; what one sample cannot tell is left out.
+
+    Args:
+        batch: The whole batch.
+        strategy: Its plan.
+        gamma: The discount.
+        weights: `[horizon]`, what the rewards of each step count for in Ĵ.
     """
     means = np.bincount(batch.t.numpy(), batch.reward.numpy(), strategy.horizon) / strategy.samples_per_step
-    return centred_products(batch, strategy, gamma, means)
+    return centred_products(batch, strategy, gamma, means, weights)
 
 
 def centred_products(
-    batch: RaggedBatch, strategy: DataCollectionStrategy, gamma: float, means: NDArray[np.float64]
+    batch: RaggedBatch,
+    strategy: DataCollectionStrategy,
+    gamma: float,
+    means: NDArray[np.float64],
+    step_weights: NDArray[np.float64] | float = 1.0,
 ) -> NDArray[np.float64]:
     """What trajectories bring to f_t, `[horizon]`; those of a whole batch add up to `step_variances`.
 
@@ -139,12 +155,13 @@ def centred_products(
         strategy: The plan of the whole.
         gamma: The discount.
         means: Of the rewards of each step in the whole batch, `[horizon]`.
+        step_weights: As for `step_variances`.
     """
     samples, horizon = strategy.samples_per_step, strategy.horizon
     t, reward = batch.t.numpy(), batch.reward.numpy()
     offsets, length = batch.offsets.numpy(), batch.length.numpy()
     rows = np.diff(offsets)
-    discounts = check_gamma(gamma) ** np.arange(horizon)
+    discounts = check_gamma(gamma) ** np.arange(horizon) * step_weights
     # With w_t = γ^t/(n_t − 1) and r̃ = r − its mean, f_t = γ^t Σ_τ r_t (w_t r̃_t + 2 Σ_{t'>t} w_t' r̃_t').
     weights = np.where(samples > 1, discounts / np.maximum(samples - 1, 1), 0.0)
     centred = weights[t] * (reward - means[t])
@@ -173,15 +190,30 @@ def _exact(horizon: int, budget: int, gamma: float, _: Observed | None) -> DataC
     return dcs.exact(horizon, budget, gamma)
 
 
+def between(horizon: int, budget: int, gamma: float, exponent: float) -> DataCollectionStrategy:
+    """The best plan for f_t ∝ c_t^exponent: from uniform, 0, to the paper's worst case, 1.
+
+    Args:
+        horizon: T, the longest trajectory.
+        budget: Λ, all of which is spent; at least `horizon`.
+        gamma: The discount, in (0, 1].
+        exponent: Of the paper's step costs c_t.
+    """
+    horizon, budget, gamma = dcs.check_plan(horizon, budget, gamma)
+    return for_variances(dcs.step_costs(horizon, gamma) ** exponent, budget, gamma)
+
+
 def adaptive(
     horizon: int, budget: int, gamma: float, observed: Observed | None = None
 ) -> DataCollectionStrategy:
     """Plans for the variances that were observed; before that, as the paper does.
 
-    Estimates from few samples are noisy, even negative. So they are shrunk towards what was to be expected:
-    mostly the paper's worst case, and in part f_t ∝ γ^t, rewards that vary more the later they come, without
-    which steps that the worst case thinks little of would never be looked at. Steps that were never seen
-    twice are planned by that expectation alone, and no step for less than a share of it.
+    Estimates from few samples are noisy, even negative. So they are shrunk towards an expectation: of the
+    powers c_t^0 (uniform) to c_t^1 (the worst case) the one whose plan has the smallest variance by the
+    estimates, which is told well because it is a sum over all steps. A small part of it is f_t ∝ γ^t, rewards
+    that vary more the later they come, without which steps that it thinks little of would never be looked at.
+    Steps that were never seen twice are planned by that expectation alone, and no step for less than a share
+    of it.
 
     Args:
         horizon: T, the longest trajectory.
@@ -199,16 +231,32 @@ def adaptive(
         )
     variances = observed.variances()
     known = ~np.isnan(variances)
-    total = float(variances[known].sum())
-    if not total > 0.0:
+    if not known.any():
         return dcs.truncated(horizon, budget, gamma)
-    # Of the same total as what was observed: the variance of the return of a full-length trajectory.
-    worst, late = dcs.step_costs(horizon, gamma), gamma ** np.arange(horizon)
-    expected = (1.0 - _LATE_SHARE) * worst / worst[known].sum() + _LATE_SHARE * late / late[known].sum()
+    total = float(variances[known].sum())
+    if not total > 0.0:  # nothing was seen to vary, as where rewards are rare: no reason for either extreme
+        return between(horizon, budget, gamma, 0.5)
+    # Relative to the total, the variance of a full-length return: rewards of any size give the same plan.
+    found = np.where(known, variances, 0.0) / total
+    expected = _expected(found, known, budget, gamma)
     trust = observed.weights / (observed.weights + _PRIOR_SAMPLES)
-    # Relative to the total, so that rewards of any size give the same plan.
-    shrunk = trust * np.where(known, variances / total, 0.0) + (1.0 - trust) * expected
+    shrunk = trust * found + (1.0 - trust) * expected
     return for_variances(np.maximum(_pooled(shrunk), _LEAST_SHARE * expected), budget, gamma)
+
+
+def _expected(
+    found: NDArray[np.float64], known: NDArray[np.bool_], budget: int, gamma: float
+) -> NDArray[np.float64]:
+    """What f_t is expected to be, `[horizon]`, of a total of 1 over the known steps like what was found."""
+    costs = dcs.step_costs(len(found), gamma)
+    powers = [costs**exponent for exponent in _EXPONENTS]
+    variances = []
+    for power in powers:
+        samples = np.maximum(np.sqrt(power) * (budget / np.sqrt(power).sum()), 1.0)
+        variances.append(float((found / samples).sum()))
+    best = powers[int(np.argmin(variances))]
+    late = gamma ** np.arange(len(found))
+    return (1.0 - _LATE_SHARE) * best / best[known].sum() + _LATE_SHARE * late / late[known].sum()
 
 
 def for_variances(variances: ArrayLike, budget: int, gamma: float) -> DataCollectionStrategy:

@@ -1,4 +1,4 @@
-"""A budget spent in rounds: a first look by the paper's plan, and the rest planned from what it showed.
+"""A budget spent in rounds: a first look by a plan for any rewards, the rest planned from what it showed.
 
 Each round estimates the mean reward of every step without bias given its plan. They are combined step by step
 with weights that are fixed before the round is collected, the first round's before anything is: weights that
@@ -18,7 +18,10 @@ from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.planning import Observed
 from ttray.core.ragged import RaggedBatch
 
-_FIRST_SHARE = 0.25  # of the budget
+_FIRST_SHARE = 0.2  # of the budget
+# Between uniform and the paper's plan, because a first look must do for late rewards as well as for early
+# ones; what the rest is expected to be is nearer to the paper's.
+_FIRST_EXPONENT, _REST_EXPONENT = 0.5, 0.75
 _LEAST_LENGTHS = 4  # a round of fewer full lengths would mostly pay for reaching every step once
 
 
@@ -66,19 +69,12 @@ def collect_in_rounds(
         plan = planning.plan(strategy, horizon=horizon, budget=budget, gamma=gamma)
         return [Round.only(collect(plan, 0), plan)]
     rest = budget - first_budget
-    plan = planning.plan(strategy, horizon=horizon, budget=first_budget, gamma=gamma)
-    weights = _first_weights(plan, rest, gamma)
+    plan = planning.between(horizon, first_budget, gamma, _FIRST_EXPONENT)
+    expected = planning.between(horizon, rest, gamma, _REST_EXPONENT).samples_per_step
+    weights = plan.samples_per_step / (plan.samples_per_step + expected)
     first = Round(collect(plan, 0), plan, weights)
-    observed = Observed.empty(horizon, gamma).updated(first.batch, plan)
+    # What the rest has to be planned for: its steps count for 1 − w_t.
+    variances = planning.step_variances(first.batch, plan, gamma, 1.0 - weights)
+    observed = Observed.empty(horizon, gamma).updated_by(variances, plan)
     plan = planning.plan(strategy, horizon=horizon, budget=rest, gamma=gamma, observed=observed)
     return [first, Round(collect(plan, 1), plan, 1.0 - weights)]
-
-
-def _first_weights(first: DataCollectionStrategy, rest: int, gamma: float) -> NDArray[np.float64]:
-    """A step's share of samples if the rest were planned by whichever fixed plan gives that step more.
-
-    So the few late samples of a first round count for little, in case that late steps turn out to matter.
-    """
-    by_paper = dcs.truncated(first.horizon, rest, gamma).samples_per_step
-    most = np.maximum(by_paper, rest / first.horizon)
-    return np.asarray(first.samples_per_step / (first.samples_per_step + most))

@@ -28,11 +28,19 @@ Case = tuple[str, float]
 
 _LARGE = ("dam", "reacher", "supply-chain")
 _ONLY_END_PAYS, _DENSE = "corridor-sparse", "corridor-dense"
+_WORDS = {1: "better", 0: "level", -1: "worse"}
+_CASES = (
+    "",
+    "TT-POIS − POIS",
+    "the same, undiscounted",
+    "per decision − TT-POIS",
+    "steps per decision to TT-POIS's end",
+)
 _NEARLY = 1.01  # "close to the optimum": within one per cent
 
 
-def claims(results: Path) -> list[str]:
-    """A Markdown table of claims, verdicts and what was measured.
+def tables(results: Path) -> dict[str, list[str]]:
+    """Markdown by name: "claims" with their verdicts, and "cases", the differences behind them.
 
     Args:
         results: With the data of the figures, as `ttray reproduce` writes them; some may be missing.
@@ -40,6 +48,7 @@ def claims(results: Path) -> list[str]:
     widths, evaluated = (_rows(results, name) for name in ("dcs-widths", "evaluation-on-policy"))
     runs = _runs(row for name in ("main", *PAPER_PRESETS) for row in _rows(results, name))
     discounted, undiscounted = (_differences(runs, column) for column in RETURNS)
+    weighted = _differences(runs, RETURNS[0], (PER_DECISION, "TTPOIS"))
     lines = [
         *_of_widths(widths),
         *(_of_evaluation(evaluated, kind) for kind in ("on-policy", "off-policy")),
@@ -51,9 +60,25 @@ def claims(results: Path) -> list[str]:
         _not_worse("sparse corridor: TT-POIS learns as POIS does, although only the end pays", discounted),
         _better("the same is true of undiscounted returns", undiscounted, [*_LARGE, _DENSE]),
         _of_budgets(discounted),
-        _of_weights(runs),
+        _better(
+            "beyond the paper: weights per decision and baselines are better than TT-POIS, all else equal",
+            weighted,
+            list(PAPER_PRESETS),
+        ),
     ]
-    return markdown.table(("claim", "verdict", "measured"), lines)
+    presets = list(PAPER_PRESETS)
+    cases = [
+        (
+            f"{preset}, γ = {gamma:g}",
+            *(_told(each.get((preset, gamma))) for each in (discounted, undiscounted, weighted)),
+            _steps_to_final(runs[preset, gamma]),
+        )
+        for preset, gamma in sorted(discounted, key=lambda case: (presets.index(case[0]), -case[1]))
+    ]
+    return {
+        "claims": markdown.table(("claim", "verdict", "measured"), lines),
+        "cases": markdown.table(_CASES, cases),
+    }
 
 
 def _rows(results: Path, name: str) -> list[dict[str, Any]]:
@@ -91,15 +116,22 @@ def _sign(difference: tuple[float, float]) -> int:
     return 0 if abs(mean) <= half else 1 if mean > 0.0 else -1
 
 
-def _told(differences: Mapping[Case, Any]) -> str:
-    words = {1: "better", 0: "level", -1: "worse"}
+def _told(difference: tuple[float, float] | None) -> str:
+    return f"{with_interval(*difference)}, {_WORDS[_sign(difference)]}" if difference else ""
+
+
+def _counted(differences: Mapping[Case, Any]) -> str:
     signs = [_sign(each) for each in differences.values()]
-    counted = ", ".join(f"{word} in {signs.count(sign)}" for sign, word in words.items() if sign in signs)
-    told = "; ".join(
-        f"{preset} γ = {gamma:g}: {with_interval(*each)} ({words[_sign(each)]})"
-        for (preset, gamma), each in sorted(differences.items(), key=lambda item: (item[0][0], -item[0][1]))
-    )
-    return f"{counted} of {len(signs)}: {told}" if len(signs) > 1 else told
+    counted = ", ".join(f"{word} in {signs.count(sign)}" for sign, word in _WORDS.items() if sign in signs)
+    return f"{counted} of {len(signs)}" if signs else ""
+
+
+def _steps_to_final(by_method: Mapping[str, Mapping[int, Rows]]) -> str:
+    """What weights per decision need for the return that TT-POIS ends at."""
+    if not by_method[PER_DECISION]:
+        return ""
+    level = float(np.mean([final_return(run) for run in by_method["TTPOIS"].values()]))
+    return steps_to(level, list(by_method[PER_DECISION].values()), RETURNS[0])
 
 
 def _verdict(agrees: Sequence[bool], contradicts: Sequence[bool]) -> str:
@@ -113,13 +145,13 @@ def _verdict(agrees: Sequence[bool], contradicts: Sequence[bool]) -> str:
 def _better(claim: str, differences: Mapping[Case, Any], presets: Sequence[str]) -> tuple[str, str, str]:
     chosen = {case: each for case, each in differences.items() if case[0] in presets}
     signs = [_sign(each) for each in chosen.values()]
-    return claim, _verdict([sign > 0 for sign in signs], [sign < 0 for sign in signs]), _told(chosen)
+    return claim, _verdict([sign > 0 for sign in signs], [sign < 0 for sign in signs]), _counted(chosen)
 
 
 def _not_worse(claim: str, differences: Mapping[Case, Any]) -> tuple[str, str, str]:
     chosen = {case: each for case, each in differences.items() if case[0] == _ONLY_END_PAYS}
     signs = [_sign(each) for each in chosen.values()]
-    return claim, _verdict([sign >= 0 for sign in signs], [sign < 0 for sign in signs]), _told(chosen)
+    return claim, _verdict([sign >= 0 for sign in signs], [sign < 0 for sign in signs]), _counted(chosen)
 
 
 def _of_discounts(runs: Runs, differences: Mapping[Case, Any]) -> tuple[str, str, str]:
@@ -155,24 +187,9 @@ def _of_budgets(differences: Mapping[Case, Any]) -> tuple[str, str, str]:
     }
     signs = [(_sign(small), _sign(large)) for small, large in pairs.values()]
     verdict = _verdict([a == b for a, b in signs], [a * b < 0 for a, b in signs])
-    return (
-        "budgets change nothing of this",
-        verdict,
-        _told({case: small for case, (small, _) in pairs.items()}),
-    )
-
-
-def _of_weights(runs: Runs) -> tuple[str, str, str]:
-    claim = "beyond the paper: weights per decision and baselines are better than TT-POIS, all else equal"
-    differences = _differences(runs, RETURNS[0], (PER_DECISION, "TTPOIS"))
-    _, verdict, told = _better(claim, differences, list(PAPER_PRESETS))
-    reached = []
-    for preset, gamma in sorted(differences):
-        by_method = runs[preset, gamma]
-        level = float(np.mean([final_return(run) for run in by_method["TTPOIS"].values()]))
-        steps = steps_to(level, list(by_method[PER_DECISION].values()), RETURNS[0])
-        reached.append(f"{preset} γ = {gamma:g}: {steps}")
-    return claim, verdict, f"{told}. Steps to TT-POIS's final return: {'; '.join(reached)}" if told else ""
+    same, opposite = sum(a == b for a, b in signs), sum(a * b < 0 for a, b in signs)
+    told = f"the same in {same}, the opposite in {opposite} of {len(signs)}" if signs else ""
+    return "budgets change nothing of this", verdict, told
 
 
 def _of_widths(rows: Rows) -> list[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ttray.core.checks import check_count
 from ttray.paper import markdown
-from ttray.paper.claims import claims
+from ttray.paper.claims import tables
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.paper.trials import OnFinished, Trial, is_finished, rows_of, run_trials
 from ttray.runs.presets import PAPER_PRESETS
@@ -161,7 +161,8 @@ def reproduce(
             and `README.md` with all of the figures that are there.
         command: What the user typed, to be written down.
         on_finished: Told of every trial.
-        page: Markdown whose table below `<!-- claims -->` is brought up to date with all of the results.
+        page: Markdown whose tables `<!-- claims -->` and `<!-- cases -->` are brought up to date with all of
+            the results.
     """
     trials = {trial.name: trial for figure in chosen for trial in figure.trials}
     run_trials(list(trials.values()), directory, on_finished)
@@ -183,7 +184,7 @@ def reproduce(
         (results / f"{figure.name}.json").write_text(json.dumps(origin, indent=1) + "\n")
     _write_page(results)
     if page is not None:
-        markdown.fill(page, {"claims": claims(results)})
+        markdown.fill(page, tables(results))
 
 
 def _no_summary(_: Sequence[dict[str, Any]]) -> list[str]:

@@ -44,13 +44,15 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
-    """Reads what `write_csv` wrote; numbers become floats again."""
+    """Reads what `write_csv` wrote; numbers become numbers again, whole ones without a point integers."""
     with path.open(newline="") as file:
         return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
 def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
