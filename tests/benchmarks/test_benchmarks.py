@@ -208,9 +208,10 @@ def test_optimisation_compares_with_the_network_and_the_padded_form(local_ray, c
 
 def test_models_are_compared_with_rllibs_runner(local_ray, capsys):
     case = replace(models.CASES[0], case=Case("CartPole-v1", horizon=10, budget=640, gamma=None))
-    result = models.run(cases=(case,), rounds=1)
+    result = models.run(cases=(case,), rounds=1, seconds=0.1)
     lines_of(result, capsys)
-    assert [finding.quantity for finding in result.findings] == ["steps/s", "× RLlib", "÷ default network"]
+    quantities = [finding.quantity for finding in result.findings]
+    assert quantities == ["steps/s", "× RLlib", "× RLlib, batch's Λ", "÷ default network"]
     assert all(value > 0.0 for finding in result.findings for value in finding.values)
 
 

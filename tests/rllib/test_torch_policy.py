@@ -93,6 +93,21 @@ def test_a_policy_keeps_its_weights_and_travels():
     assert np.array_equal(copied(observations(3)), before)
 
 
+class Echo(StackModule):
+    """Its outputs are a part of its inputs."""
+
+    def _forward(self, batch, **kwargs):
+        return {"action_dist_inputs": batch["obs"][:, :2]}
+
+
+def test_outputs_that_are_a_part_of_the_inputs_outlive_the_next_call():
+    policy = TorchPolicy(module_for(spaces_of(3), Echo, hidden_sizes=(4,)))
+    rows = np.arange(3 * 130, dtype=np.float32).reshape(130, 3)  # more than two calls of the module
+    outputs = policy(rows)
+    policy(-rows)
+    assert np.array_equal(outputs, rows[:, :2])
+
+
 SPACES = [
     Box(-1, 1, (3,), np.float64),
     Box(0, 255, (4, 4, 3), np.uint8),

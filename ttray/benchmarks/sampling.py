@@ -10,7 +10,6 @@ when it has to deliver complete episodes of mixed lengths.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from ttray.benchmarks.peers.stable_baselines import stable_baselines
 from ttray.benchmarks.peers.torchrl import torchrl
 from ttray.benchmarks.pictures import draw_groups
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
-from ttray.benchmarks.timing import duration_s, in_turns, ratios
+from ttray.benchmarks.timing import in_turns, ratios, steps_in, steps_per_s
 from ttray.runs.connection import connect
 from ttray.runs.drawing import plt
 from ttray.service.service import RolloutService
@@ -100,28 +99,11 @@ def _measure(case: Case, num_env_runners: int, settings: Settings) -> dict[str, 
         samplers["SB3"] = enter(stable_baselines(case, num_env_runners, NUM_SLOTS)), True
         samplers[_LIMIT] = enter(bare_loop(case, num_env_runners, NUM_SLOTS)), True
         steps = {
-            name: _steps_in(sample, case.budget, settings.seconds) if free else case.budget
+            name: steps_in(sample, case.budget, settings.seconds) if free else case.budget
             for name, (sample, free) in samplers.items()
         }
-        measures = {name: partial(_per_s, sample, steps[name]) for name, (sample, _) in samplers.items()}
+        measures = {name: partial(steps_per_s, sample, steps[name]) for name, (sample, _) in samplers.items()}
         return in_turns(measures, settings.rounds)
-
-
-def _steps_in(sample: Sample, budget: int, seconds: float) -> int:
-    """How many steps to ask for, in whole budgets, to take so long."""
-    num_steps = budget
-    sample(num_steps)  # loads code
-    for _ in range(2):  # few steps are slower than many
-        # May make fewer: a planned episode can end early.
-        times_as_many = seconds / duration_s(partial(sample, num_steps))
-        num_steps = max(round(times_as_many * num_steps / budget), 1) * budget
-    return num_steps
-
-
-def _per_s(sample: Sample, num_steps: int) -> float:
-    started = time.perf_counter()
-    made = sample(num_steps)
-    return made / (time.perf_counter() - started)
 
 
 def _judge(report: Reporter, case: str, rates: dict[str, list[float]], target: float) -> None:

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 _WIDTHS = ((16, 32, 48, 64), (64,))  # rows of a call: several if all give the same bits, or a single one
 _ONE_BY_ONE = (1,)
-_MOST = 64
 _NUM_ROWS, _NUM_ORDERS = 128, 3  # of a trial: more rows than a call has, so that neighbours change
 _KNOWN: dict[str, tuple[int, ...]] = {}  # of this process: the widths that were proved for a kind of module
 
@@ -48,8 +47,9 @@ class TorchPolicy:
 
     def _make_transient(self) -> None:
         self._structure = observation_structure(self._module)
-        self._widths: tuple[int, ...] = ()
-        self._rows = torch.zeros(0, 0)
+        # The inputs of calls, by their number of rows, and the memory that they all look at.
+        self._inputs: tuple[Tensor, ...] = ()
+        self._memory: NDArray[Any] = np.zeros((0, 0))
 
     def __getstate__(self) -> dict[str, Any]:
         """The module alone: another process proves for itself."""
@@ -63,20 +63,27 @@ class TorchPolicy:
         """Returns the distribution inputs `[rows, num_inputs]` of flat observations `[rows, obs_size]`."""
         # With several threads, a row's bits would depend on how they share the rows.
         with torch.inference_mode(), torch_threads(1):
-            if not self._widths:
-                self._widths = proved_widths(self._module)
-                # In aligned memory, which an array need not be.
-                self._rows = torch.zeros(_MOST, obs.shape[1], dtype=torch.from_numpy(obs[:0]).dtype)
-            rows, largest = torch.from_numpy(obs), self._widths[-1]
-            if len(rows) <= largest:
-                return self._call(rows).numpy()
-            return torch.cat([self._call(part) for part in rows.split(largest)]).numpy()
+            if not self._inputs:
+                self._prepare(obs)
+            most = len(self._inputs[-1])
+            if len(obs) <= most:
+                return self._call(obs)
+            return np.concatenate([self._call(obs[at : at + most]) for at in range(0, len(obs), most)])
 
-    def _call(self, rows: Tensor) -> Tensor:
-        number = len(rows)
-        width = next(width for width in self._widths if width >= number)
-        self._rows[:number] = rows
-        return _forward(self._module, self._structure(self._rows[:width]))[:number]
+    def _prepare(self, obs: NDArray[np.float32]) -> None:
+        widths = proved_widths(self._module)
+        # In aligned memory of torch, which an array need not be; NumPy writes to it in less time.
+        rows = torch.zeros(widths[-1], obs.shape[1], dtype=torch.from_numpy(obs[:0]).dtype)
+        self._memory, self._inputs = rows.numpy(), tuple(rows[:width] for width in widths)
+
+    def _call(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        number = len(obs)
+        self._memory[:number] = obs
+        for rows in self._inputs:
+            if len(rows) >= number:
+                break
+        # A copy: the outputs of some modules are a part of their inputs, which the next call overwrites.
+        return _forward(self._module, self._structure(rows)).numpy()[:number].copy()
 
 
 def observation_structure(module: RLModule) -> Any:

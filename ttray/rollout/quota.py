@@ -325,7 +325,8 @@ class _Run:
         for rank, name in enumerate(_NOUNS):
             # What was not recorded is zero, also in the step in which something went wrong.
             values = self._buffers.get(name, np.zeros(0))[: self._now + 1]
-            if not np.isfinite(values).all():
+            # Bytes of images are, and to ask each would take as much memory again.
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
                 bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
                 bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything
                 found += [(*where, rank, name) for where in np.argwhere(bad)[:1].tolist()]

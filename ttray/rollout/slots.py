@@ -139,8 +139,10 @@ class SingleSlots(Slots):
         self._is_box = isinstance(space, Box)
         self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=_obs_dtype(space))
         self._check = checker_of(space)
-        self._usual_shape = space.shape if self._is_box and len(space.shape) == 1 else None
+        # What nearly every Box gives is copied as it is, images in their shape.
+        self._usual_shape = space.shape if self._is_box else None
         self._usual_dtype = space.dtype
+        self._in_shape = self._obs.reshape(self.num_slots, *space.shape) if self._is_box else self._obs
         self._to_env = _action_adapter(self._environments[0].action_space)
         self._is_discrete = isinstance(self._environments[0].action_space, Discrete)
 
@@ -188,7 +190,7 @@ class SingleSlots(Slots):
             and observation.shape == self._usual_shape
             and observation.dtype is self._usual_dtype
         ):
-            self._obs[slot] = observation  # the usual case, a third of the time of the general one
+            self._in_shape[slot] = observation  # a third of the time of the general case
             return
         self._check(observation)
         if not self._is_box:
