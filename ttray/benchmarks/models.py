@@ -171,18 +171,17 @@ def _service(model: ModelCase) -> Iterator[dict[str, Sample]]:
         action_space=environment.action_space,
         model_config=model.model_config,
     )
-    work, iterations = model.case.work(0), count()
-    if own:
-        work = replace(work, policy=policy_of_module(module))
+    default, iterations = model.case.work(0), count()
+    works = {"ttray": replace(default, policy=policy_of_module(module)), "default": default}
 
-    def sample(num_steps: int, *, own: bool) -> int:
+    def sample(name: str, num_steps: int) -> int:
         horizon = model.case.horizon
         strategy = replace(model.case, budget=max(num_steps // horizon, 1) * horizon).strategy()
-        info = replace(work.info, iteration=next(iterations), strategy=strategy)
-        return int(service.collect_work(replace(work, info=info)).batch().table.num_rows)
+        info = replace(works[name].info, iteration=next(iterations), strategy=strategy)
+        return int(service.collect_work(replace(works[name], info=info)).batch().table.num_rows)
 
     with RolloutService(maker, num_env_runners=1) as service:
-        yield {"ttray": partial(sample, own=True), "default": partial(sample, own=False)}
+        yield {name: partial(sample, name) for name in works}
 
 
 @contextmanager
