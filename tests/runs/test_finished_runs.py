@@ -7,7 +7,7 @@ from pickle import UnpicklingError
 
 import pytest
 
-from tests.support.damages import seal
+from tests.support.damages import no_file_longer_than, seal
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.runs import curve_pictures
@@ -55,6 +55,17 @@ def test_a_run_repeated_from_another_runs_file_has_the_same_bits(finished, tmp_p
     assert weights(tmp_path / "again") == weights(finished)
     assert train("--config", finished / "run.toml", "--seed", "6", "--directory", tmp_path / "other") == 0
     assert weights(tmp_path / "other") != weights(finished)
+
+
+def test_a_disk_that_is_full_when_the_picture_is_drawn_says_how_to_go_on(finished, tmp_path, capsys):
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    (directory / "curve.png").unlink()
+    with no_file_longer_than(1000):
+        assert train("--config", directory / "run.toml", "--directory", directory) == 1
+    assert "run the same command again: it goes on from" in capsys.readouterr().err
+    assert train("--config", directory / "run.toml", "--directory", directory) == 0
+    assert (directory / "curve.png").exists()
 
 
 def test_the_same_command_answers_from_what_is_there(finished, tmp_path, capsys):

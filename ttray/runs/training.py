@@ -290,7 +290,8 @@ def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
     from ttray.runs.curve_pictures import draw_curves  # not above: Matplotlib would delay the first iteration
 
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
-    draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
+    with writing(path.parent):
+        draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
 
 # How far, with how many runners, where, how often saved and what is kept: none of them changes a result.
