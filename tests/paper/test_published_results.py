@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ttray.paper import markdown
-from ttray.paper.claims import claims
+from ttray.paper.claims import tables
 from ttray.paper.figures import dcs, evaluation, learning
 from ttray.runs.versions import versions
 from ttray.service.cpu_types import cpu_type
@@ -66,7 +66,7 @@ def test_the_page_shows_the_verdicts_of_the_published_data(tmp_path):
     published = (RESULTS.parent / "results.md").read_text()
     page = tmp_path / "page.md"
     page.write_text(published)
-    markdown.fill(page, {"claims": claims(RESULTS)})
+    markdown.fill(page, tables(RESULTS))
     assert page.read_text() == published, "ttray reproduce ... --page docs/results.md brings it up to date"
 
 
