@@ -129,6 +129,9 @@ def _service(case: Case, num_env_runners: int) -> Iterator[Sample]:
         return int(service.collect_work(work).batch().table.num_rows)
 
     with service:
+        # A collection begins with whoever is there: until all of them take part, it is not measured.
+        while service.collect_work(case.work(next(iterations))).stats.num_env_runners < num_env_runners:
+            pass
         yield sample
 
 
