@@ -41,6 +41,26 @@ def test_densities_and_divergences_equal_the_book(seed, scale):
             assert found.log_renyi2[row].item() == pytest.approx(log_renyi2, rel=1e-9, abs=1e-9)
 
 
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=7), st.integers(0, 2**32 - 1))
+def test_any_number_of_choices_and_alternatives_compares_as_torch_would(num_actions, seed):
+    distribution = MultiCategorical(tuple(num_actions))
+    rng = np.random.default_rng(seed)
+    behaviour, target = (torch.tensor(random_inputs(distribution, 5, rng, 2.0)) for _ in range(2))
+    action = torch.tensor(random_actions(distribution, behaviour.numpy(), rng))
+    found = distribution.comparison(behaviour, action)(target)
+    log_ratio, log_renyi2 = torch.zeros(5).double(), torch.zeros(5).double()
+    blocks = zip(
+        behaviour.split(num_actions, -1), target.split(num_actions, -1), action.unbind(-1), strict=True
+    )
+    for old, new, chosen in blocks:
+        old, new = old.double().log_softmax(-1), new.double().log_softmax(-1)
+        log_ratio += (new - old).gather(-1, chosen[:, None]).squeeze(-1)
+        log_renyi2 += (2.0 * new - old).logsumexp(-1)
+    assert torch.allclose(found.log_ratio, log_ratio, rtol=1e-9, atol=1e-9)
+    assert torch.allclose(found.log_renyi2, log_renyi2, rtol=1e-9, atol=1e-9)
+
+
 def test_renyi_divergence_is_the_second_moment_of_the_ratio(kind):
     distribution = KINDS[kind]
     rng = np.random.default_rng(5)

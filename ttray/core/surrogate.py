@@ -91,6 +91,7 @@ class Surrogate:
         self._t = batch.t.long()
         self._trajectory = torch.repeat_interleave(self._num_rows)
         self._first = starts[self._trajectory]  # of each row: the row in which its trajectory starts
+        self._zeros = torch.zeros(len(self._length), dtype=torch.float64)
         self._any_absorbed = not torch.equal(self._num_rows, self._length)
         self._penalty = terms.penalty[self._t]
         self._absorbed_penalty = terms.penalty_up_to[self._length] - terms.penalty_up_to[self._num_rows]
@@ -129,7 +130,7 @@ class Surrogate:
         if self._any_absorbed:
             penalty = penalty + torch.dot(self._absorbed_penalty, products[self._lasts])
         # In a running sum, what is infinite or NaN makes everything behind it NaN.
-        return Sums(self._estimate(comparison), torch.nan_to_num(penalty, nan=math.inf, posinf=math.inf))
+        return Sums(self._estimate(comparison), penalty.nan_to_num_(nan=math.inf, posinf=math.inf))
 
     def renyi2_per_length(self, comparison: Comparison) -> Tensor:
         """`[horizon]`, d̂₂(h) at index h − 1: the mean product over the n_{h−1} trajectories ≥ h."""
@@ -149,10 +150,16 @@ class Surrogate:
         return strategy.trajectories_per_length * phi**2 / strategy.samples_per_step
 
     def _estimate(self, comparison: Comparison) -> Tensor:
-        # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
-        # weight at 0 instead of 0 · inf.
-        weights = torch.exp(self.log_weights(comparison).clamp(max=self._log_clip))
+        weights = self._clipped(self.log_weights(comparison))
         return (weights * self._remaining_returns).sum() + self._expected_total
+
+    def _clipped(self, log_weights: Tensor) -> Tensor:
+        """The weights, none above the limit."""
+        if self._log_clip < math.inf:
+            # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
+            # weight at 0 instead of 0 · inf.
+            log_weights = log_weights.clamp(max=self._log_clip)
+        return torch.exp(log_weights)
 
     def _largest_remainder(self, batch: RaggedBatch, expected: Tensor) -> float:
         if not len(batch.reward):
@@ -175,14 +182,13 @@ class Surrogate:
         return reached.index_add(0, t, products[self._lasts][trajectory])
 
     def _sum_per_trajectory(self, values: Tensor) -> Tensor:
-        zeros = torch.zeros(len(self._length), dtype=torch.float64)
-        return zeros.index_add(0, self._trajectory, values.double())
+        return self._zeros.index_add(0, self._trajectory, values.double())
 
     def _cumulate(self, values: Tensor) -> Tensor:
         """`[rows]`, running sums that start anew with each trajectory."""
         values = values.double()
         running = torch.cumsum(values, 0)
-        return running - (running - values)[self._first]
+        return running - (running - values).index_select(0, self._first)
 
 
 _LOG_ZERO = -1e4
@@ -206,7 +212,7 @@ class PerDecisionSurrogate(Surrogate):
         return self._cumulate(comparison.log_ratio.clamp(min=_LOG_ZERO))
 
     def _estimate(self, comparison: Comparison) -> Tensor:
-        weights = torch.exp(self.log_weights_in_use(comparison).clamp(max=self._log_clip))
+        weights = self._clipped(self.log_weights_in_use(comparison))
         estimate = torch.dot(weights, self._rewards) + self._expected_total
         if self._any_absorbed:
             estimate = estimate + torch.dot(weights[self._lasts], self._absorbed_rewards)

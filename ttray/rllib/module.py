@@ -56,7 +56,7 @@ class PolicyModule(TorchRLModule):
         hidden = batch[Columns.OBS].float().flatten(start_dim=1)
         *inner, last = cast(list[nn.Linear], list(self.layers))
         for layer in inner:
-            hidden = torch.tanh(layer(hidden))
+            hidden = layer(hidden).tanh_()  # in its memory, which stays in the cache
         outputs = last(hidden)
         if self.log_std is not None:
             outputs = torch.cat([outputs, self.log_std.expand(len(outputs), -1)], dim=1)
