@@ -116,6 +116,7 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
 ):
     small_parts(monkeypatch)
     batch, spec, moved = case(kind, importance_weights, clip)
+    start = parameters_to_vector(spec.module.parameters()).detach()
     rows, strategy = batch.tensors, batch.info.strategy
     surrogate = surrogate_of(importance_weights)(
         rows, strategy, gamma=spec.gamma, importance_weight_clip=clip, baseline=spec.baseline
@@ -147,7 +148,8 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
             )
             assert objective.value(moved) == pytest.approx(value.item(), rel=1e-12)
             assert torch.allclose(objective.gradient(moved), gradient, rtol=1e-9, atol=1e-12)
-            assert facts == PartFacts(surrogate.max_abs_reward)
+            estimate, penalty = holder.answer(Request("sums", start)).tolist()
+            assert facts == PartFacts(surrogate.max_abs_reward, estimate, penalty)
             assert weights.log_max == pytest.approx(log_weights.max().item(), rel=1e-12)
             share = effective_sample_size(log_weights) / len(log_weights)
             assert weights.effective_sample_size == pytest.approx(share * weights.num_trajectories)
@@ -194,6 +196,17 @@ def test_a_gradient_where_the_bound_is_known_evaluates_it_once_only():
         objective.gradient(moved.clone())
         objective.gradient(moved + 1.0)
     assert asked == ["sums", "gradient", "sums", "gradient"]
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_an_error_of_any_thread_reaches_the_caller_and_ends_nothing_else(monkeypatch, num_threads):
+    small_parts(monkeypatch)
+    batch, spec, moved = case("categorical", "trajectory", None)
+    with PartsHere.whole(spec, batch, num_threads) as holder:
+        before = holder.answer(Request("sums", moved))
+        with pytest.raises(AssertionError):
+            holder.answer(Request("products"))  # without the means, which every part misses
+        assert torch.equal(holder.answer(Request("sums", moved)), before)
 
 
 def test_an_update_has_the_same_bits_for_any_threads_and_the_book_for_any_parts(monkeypatch):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any, Protocol, Self
 
 import torch
-from torch import nn
-from torch.nn.utils import vector_to_parameters
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ttray.core.batch import Batch
 from ttray.core.part_bound import BoundSpec, Part, Request
@@ -36,6 +36,47 @@ class _Hand:
     def __init__(self, spec: BoundSpec) -> None:
         self.module = copy.deepcopy(spec.module)
         self.parameters = trained(self.module)
+        # In one piece, so that one copy moves them all, and aligned alike wherever they come from.
+        self._vector = parameters_to_vector(self.parameters).detach()
+        vector_to_parameters(self._vector, self.parameters)
+
+    def move_to(self, parameters: Tensor) -> None:
+        """Gives the module these parameters."""
+        self._vector.copy_(parameters)
+
+
+class _Helper:
+    """A thread that does what it is told; its queues wake it, and whoever waits for it, at once."""
+
+    def __init__(self, hand: _Hand) -> None:
+        self._hand = hand
+        self._tasks: SimpleQueue[Callable[[_Hand], None] | None] = SimpleQueue()
+        self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="ttray-part", daemon=True)
+        self._thread.start()
+
+    def begin(self, task: Callable[[_Hand], None]) -> None:
+        """Gives it a task."""
+        self._tasks.put(task)
+
+    def end(self) -> BaseException | None:
+        """Waits until the task is done; returns what it raised."""
+        return self._outcomes.get()
+
+    def leave(self) -> None:
+        """Ends the thread."""
+        self._tasks.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)  # sums in torch depend on how many threads share them
+        while (task := self._tasks.get()) is not None:
+            try:
+                task(self._hand)
+            except BaseException as problem:
+                self._outcomes.put(problem)
+            else:
+                self._outcomes.put(None)
 
 
 class PartsHere:
@@ -55,10 +96,7 @@ class PartsHere:
         self._indices, self._num_parts = parts, len(cut(spec.info.strategy))
         number = max(min(num_threads, len(parts)), 1)
         self._hands = [_Hand(spec) for _ in range(number)]
-        # This thread works, too. Sums in torch depend on how many threads share them: each works alone.
-        self._others = (
-            ThreadPoolExecutor(number - 1, "ttray-part", torch.set_num_threads, (1,)) if number > 1 else None
-        )
+        self._helpers = [_Helper(hand) for hand in self._hands[1:]]  # this thread works, too
         self._parts: list[Part | None] = [None] * len(parts)
         ranges = cut(spec.info.strategy)[parts.start : parts.stop]
 
@@ -82,8 +120,8 @@ class PartsHere:
 
     def close(self) -> None:
         """Ends the threads."""
-        if self._others is not None:
-            self._others.shutdown()
+        for helper in self._helpers:
+            helper.leave()
 
     def answer(self, request: Request) -> Any:
         """The sum over all parts of the batch, if all of them are here."""
@@ -98,9 +136,8 @@ class PartsHere:
         lock = Lock()
         if request.what in ("sums", "gradient", "weights"):
             assert request.values is not None
-            values = request.values.clone()  # aligned alike wherever it comes from
             for hand in self._hands:
-                vector_to_parameters(values, hand.parameters)
+                hand.move_to(request.values)
 
         def evaluate(hand: _Hand, position: int) -> None:
             part = self._parts[position]
@@ -121,16 +158,16 @@ class PartsHere:
             for position in _until(positions, len(self._indices)):
                 function(hand, position)
 
-        with torch_threads(1):
-            if self._others is None:
+        for helper in self._helpers:
+            helper.begin(work)
+        try:
+            with torch_threads(1):
                 work(self._hands[0])
-                return
-            futures = [self._others.submit(work, hand) for hand in self._hands[1:]]
-            try:
-                work(self._hands[0])
-            finally:
-                for future in futures:
-                    future.result()
+        finally:
+            problems = [helper.end() for helper in self._helpers]
+        for problem in problems:
+            if problem is not None:
+                raise problem
 
 
 def _until(positions: Iterator[int], stop: int) -> Iterator[int]:

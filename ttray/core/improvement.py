@@ -126,11 +126,14 @@ class BoundObjective:
         holder: Of the parts of the batch.
         delta: Confidence level.
         max_reward: R_max.
+        known: Parameters and their sums, which are not asked for again.
     """
 
-    def __init__(self, holder: Holder, *, delta: float, max_reward: float) -> None:
+    def __init__(
+        self, holder: Holder, *, delta: float, max_reward: float, known: tuple[Tensor, Sums] | None = None
+    ) -> None:
         self._holder, self._delta, self._max_reward = holder, delta, max_reward
-        self._evaluated: list[tuple[Tensor, Sums]] = []  # since the last gradient
+        self._evaluated = [known] if known else []  # since the last gradient
 
     def value(self, parameters: Tensor) -> float:
         """The bound; −inf where a divergence is infinite."""
@@ -175,13 +178,14 @@ def improve(module: nn.Module, holder: Holder, settings: ImprovementSettings) ->
     """
     facts: PartFacts = holder.answer(Request("facts"))
     _check_not_stale(facts)
+    start = parameters_to_vector(trained(module)).detach()
+    at_start = Sums(*torch.tensor([facts.estimate, facts.penalty], dtype=torch.float64))
     objective = BoundObjective(
         holder,
         delta=settings.delta,
         max_reward=max(facts.max_abs_reward, settings.min_max_reward or 0.0),
+        known=(start, at_start),
     )
-    start = parameters_to_vector(trained(module)).detach()
-    unit = objective.sums(start).penalty
     result = maximise(objective, start, settings.search)
     penalty = objective.sums(result.parameters).penalty
     weights: WeightSums = holder.answer(Request("weights", result.parameters))
@@ -198,7 +202,7 @@ def improve(module: nn.Module, holder: Holder, settings: ImprovementSettings) ->
         "max_weight": math.exp(min(weights.log_max, 700.0)),
         "effective_sample_size": weights.effective_sample_size,
         # The mean of d̂₂(h) over the lengths, weighted as in the penalty; at the start all are 1.
-        "renyi2": (penalty / unit).item(),
+        "renyi2": (penalty / at_start.penalty).item(),
     }
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ttray.core.batch import BatchInfo
-from ttray.core.distributions import from_description
+from ttray.core.distributions import Comparison, from_description
 from ttray.core.moments import Moments
 from ttray.core.planning import centred_products
 from ttray.core.ragged import RaggedBatch
@@ -78,11 +78,15 @@ class PartFacts:
 
     Attributes:
         max_abs_reward: The largest |r_t − b_t|.
+        estimate: Of the module's own return.
+        penalty: Of the module itself.
         num_stale: Trajectories that were not sampled by the module.
         stale: The first of their ids, and the recorded and present log-probability of one row.
     """
 
     max_abs_reward: float
+    estimate: float
+    penalty: float
     num_stale: int = 0
     stale: tuple[tuple[int, ...], float, float] | None = None
 
@@ -90,8 +94,13 @@ class PartFacts:
         stale = self.stale or other.stale
         if self.stale and other.stale:
             stale = ((self.stale[0] + other.stale[0])[:_NAMED_AT_MOST], *self.stale[1:])
-        max_abs_reward = max(self.max_abs_reward, other.max_abs_reward)
-        return PartFacts(max_abs_reward, self.num_stale + other.num_stale, stale)
+        return PartFacts(
+            max(self.max_abs_reward, other.max_abs_reward),
+            self.estimate + other.estimate,
+            self.penalty + other.penalty,
+            self.num_stale + other.num_stale,
+            stale,
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,15 @@ class Part:
             importance_weight_clip=spec.importance_weight_clip,
             baseline=spec.baseline,
         )
-        self._facts = PartFacts(self._surrogate.max_abs_reward, *_stale(log_prob, rows, first))
+        # Against itself every ratio and every divergence is 1, to the last bit: that needs no forward pass.
+        zeros = torch.zeros(len(rows.t), dtype=torch.float64)
+        sums = self._surrogate.sums(Comparison(zeros, zeros))
+        self._facts = PartFacts(
+            self._surrogate.max_abs_reward,
+            sums.estimate.item(),
+            sums.penalty.item(),
+            *_stale(log_prob, rows, first),
+        )
 
     def answer(self, request: Request, module: nn.Module, parameters: list[nn.Parameter]) -> Any:
         """Answers a request.
@@ -187,7 +204,9 @@ class Part:
             case "gradient":
                 return self._gradient(module, parameters, request.of_penalty)
         with torch.no_grad():
-            comparison = self._compare(self._spec.forward(module, self._rows.obs))
+            target = self._spec.forward(module, self._rows.obs)
+        with torch.inference_mode():  # quicker still, but not for modules, which may keep what they compute
+            comparison = self._compare(target)
             if request.what == "weights":
                 weights = self._surrogate.log_weights_in_use(comparison)
                 return WeightSums.of(weights, len(self._rows.length))
