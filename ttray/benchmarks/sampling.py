@@ -28,8 +28,10 @@ from ttray.benchmarks.peers.torchrl import torchrl
 from ttray.benchmarks.pictures import draw_groups
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
 from ttray.benchmarks.timing import in_turns, ratios, steps_in, steps_per_s
+from ttray.rollout.policies import fresh_policy
 from ttray.runs.connection import connect
 from ttray.runs.drawing import plt
+from ttray.service.handle import BatchHandle
 from ttray.service.service import RolloutService
 
 # Each with the least number of times that the service has to be faster than RLlib.
@@ -121,16 +123,19 @@ def _judge(report: Reporter, case: str, rates: dict[str, list[float]], target: f
 @contextmanager
 def _service(case: Case, num_env_runners: int) -> Iterator[Sample]:
     """Samples with the rollout service, by the strategy of the case."""
-    service = RolloutService(case.maker(), num_env_runners=num_env_runners)
-    iterations = count()
+    service = RolloutService(case.maker(), num_env_runners=num_env_runners, num_slots=NUM_SLOTS)
+    policy, iterations = fresh_policy(service.facts, seed=0), count()
+
+    def collect(num_steps: int) -> BatchHandle:
+        strategy = replace(case, budget=num_steps).strategy()
+        return service.collect(strategy, policy, iteration=next(iterations), gamma=case.gamma)
 
     def sample(num_steps: int) -> int:
-        work = replace(case, budget=num_steps).work(next(iterations))
-        return int(service.collect_work(work).batch().table.num_rows)
+        return int(collect(num_steps).batch().table.num_rows)
 
     with service:
         # A collection begins with whoever is there: until all of them take part, it is not measured.
-        while service.collect_work(case.work(next(iterations))).stats.num_env_runners < num_env_runners:
+        while collect(case.budget).stats.num_env_runners < num_env_runners:
             pass
         yield sample
 

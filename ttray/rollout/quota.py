@@ -31,7 +31,7 @@ from ttray.rollout.slots import SlotError, Slots, SlotStep
 _NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
 _NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
 _NEVER = np.iinfo(np.int64).max
-_PIECE = 8192  # rows
+_PIECE = 2**17  # distribution inputs: a megabyte in float64
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,8 @@ class _Run:
         }
         inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
         # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
-        pieces = zip(inputs.split(_PIECE), actions.split(_PIECE), strict=True)
+        rows = max(_PIECE // inputs.shape[1], 1)
+        pieces = zip(inputs.split(rows), actions.split(rows), strict=True)
         log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
         if not dist_inputs:
             del columns["dist_inputs"]
