@@ -3,6 +3,8 @@
 import json
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import ray
@@ -90,6 +92,20 @@ def test_collect_takes_auto_and_starts_no_more_env_runners_than_there_are_trajec
     assert found[0] == found[1]
     started = [message for message in caplog.messages if message.startswith("starting")]
     assert started == ["starting 1 env runners: 2 CPUs of 8 are free"]
+
+
+def test_where_nobody_has_a_place_the_log_says_what_to_do(monkeypatch, caplog):
+    monkeypatch.setattr(crew, "_REPORT_EVERY_S", 1.0)
+    strategy = strategy_of(0, 0, 0, 1)
+    collect = partial(ttray.collect, "ttray/Dam-v0", strategy=strategy, settings=PATIENT)
+    with ThreadPoolExecutor(1) as pool:
+        with room_for(0):
+            waiting = pool.submit(collect, num_env_runners=1)
+            deadline = time.monotonic() + 60.0
+            while "Nobody else is there: waiting. Stop what holds the CPUs" not in caplog.text:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        assert digest(waiting.result(timeout=200.0)) == digest(collect(num_env_runners=0))
 
 
 def test_four_env_runners_train_at_once_where_there_is_room_for_two(monkeypatch, caplog):

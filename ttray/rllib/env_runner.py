@@ -104,6 +104,7 @@ class GroupSupplier:
         for number in self._channels.keys() - set(idle):
             self._group._worker_manager.remove_actor(number)
             ray.kill(self._channels[number].actor)
+        self._channels = {}  # the group ends the others; an algorithm may be stopped twice
 
 
 def _needs(group: EnvRunnerGroup) -> str:

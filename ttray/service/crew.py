@@ -142,14 +142,20 @@ class Crew:
             free, total = (resources().get("CPU", 0.0) for resources in _RESOURCES)
             logger.warning(
                 "%d of %d env runners have no place yet (%s): each needs %s, the cluster has %g CPUs and %g "
-                "of them are free. Going on with the others",
+                "of them are free. %s",
                 len(waiting),
                 len(self.channels),
                 ", ".join(str(worker) for worker in waiting[:20]) + (", …" if len(waiting) > 20 else ""),
                 self.channels[waiting[0]].needs,
                 total,
                 free,
+                _WITH_OTHERS if self.alive() else _WITH_NOBODY,
             )
 
 
+_WITH_OTHERS = "Going on with the others"
+_WITH_NOBODY = (
+    "Nobody else is there: waiting. Stop what holds the CPUs (algo.stop()), add nodes, or do without env "
+    "runners (num_env_runners=0)"
+)
 _RESOURCES = (ray.available_resources, ray.cluster_resources)
