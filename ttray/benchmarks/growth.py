@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -12,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
+from ttray.benchmarks import memory
 from ttray.benchmarks.cases import Case
 from ttray.benchmarks.report import Finding, Reporter, Result, plural
-from ttray.core.memory import resident_bytes
 from ttray.core.threads import torch_threads
 from ttray.runs.drawing import PALETTE, plt
 from ttray.service.service import RolloutService
@@ -84,8 +83,8 @@ def _grow_rows(report: Reporter, sizes: Sequence[int], rounds: int) -> list[dict
             slower = tuple(cost["time_s"] / size / per_row[size // 10] for cost in costs)
             # Below a million rows the start of an environment counts, and a row gets cheaper.
             report.add(Finding(name, "time/row ÷ tenth", slower, at_most=_MAX_TIME_PER_ROW))
-        memory = tuple(cost["peak_bytes"] / cost["table_bytes"] for cost in costs)
-        report.add(Finding(name, "peak ÷ table", memory, at_most=_MAX_MEMORY))
+        shares = tuple(cost["peak_bytes"] / cost["table_bytes"] for cost in costs)
+        report.add(Finding(name, "peak ÷ table", shares, at_most=_MAX_MEMORY))
     return points
 
 
@@ -108,13 +107,12 @@ def _collect(case: Case, num_quotas: int | None = None) -> _Cost:
     with torch_threads(1):
         small = replace(_CASE, budget=_CASE.horizon)
         RolloutService(small.maker()).collect_work(small.work(0)).batch()  # loads code
-        before = resident_bytes()
+        before = memory.reset_peak()  # what `getrusage` calls the peak, a child has from its parent
         started = time.perf_counter()
         settings = DispatchSettings(quotas_per_env_runner=num_quotas)
         batch = RolloutService(case.maker(), settings=settings).collect_work(case.work(1)).batch()
         time_s = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return _Cost(time_s, peak - before, batch.table.nbytes)
+    return _Cost(time_s, memory.peak() - before, batch.table.nbytes)
 
 
 def draw(result: Result) -> Any:

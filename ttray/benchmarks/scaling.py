@@ -6,7 +6,6 @@ What is timed is a step of the search: a gradient and two evaluations of the bou
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
+from ttray.benchmarks import memory
 from ttray.benchmarks.report import Finding, Reporter, plural
 from ttray.benchmarks.stragglers import GivenActors
 from ttray.benchmarks.timing import duration_s, in_turns, ratios
@@ -154,7 +154,7 @@ def _optimise(rows: int, rounds: int) -> tuple[list[float], float]:
         handle = problem.collect(service, module)
     with PartsHere.whole(problem.spec(module, handle), handle.batch(), os.cpu_count() or 1) as holder:
         times = in_turns({"": _step_of(holder, module)}, rounds)[""]
-    return times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return times, memory.peak() / 2**30
 
 
 def _step_of(holder: Holder, module: nn.Module) -> Callable[[], float]:

@@ -125,7 +125,7 @@ class Surrogate:
 
         An infinite or NaN divergence gives an infinite penalty.
         """
-        products = torch.exp(self._cumulate(comparison.log_renyi2))
+        products = self._cumulate(comparison.log_renyi2).exp_()
         penalty = torch.dot(self._penalty, products)
         if self._any_absorbed:
             penalty = penalty + torch.dot(self._absorbed_penalty, products[self._lasts])
@@ -154,12 +154,12 @@ class Surrogate:
         return (weights * self._remaining_returns).sum() + self._expected_total
 
     def _clipped(self, log_weights: Tensor) -> Tensor:
-        """The weights, none above the limit."""
+        """The weights, none above the limit, in the memory of their logarithms."""
         if self._log_clip < math.inf:
             # Clipping the logarithm rather than the weight keeps the gradient of an overflowing
             # weight at 0 instead of 0 · inf.
             log_weights = log_weights.clamp(max=self._log_clip)
-        return torch.exp(log_weights)
+        return log_weights.exp_()
 
     def _largest_remainder(self, batch: RaggedBatch, expected: Tensor) -> float:
         if not len(batch.reward):
@@ -188,7 +188,7 @@ class Surrogate:
         """`[rows]`, running sums that start anew with each trajectory."""
         values = values.double()
         running = torch.cumsum(values, 0)
-        return running - (running - values).index_select(0, self._first)
+        return running.sub_((running - values).index_select(0, self._first))
 
 
 _LOG_ZERO = -1e4
