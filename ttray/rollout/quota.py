@@ -31,7 +31,7 @@ from ttray.rollout.slots import SlotError, Slots, SlotStep
 _NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
 _NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
 _NEVER = np.iinfo(np.int64).max
-_PIECE = 2**17  # distribution inputs: a megabyte in float64
+_PIECE = 2**16  # distribution inputs: half a megabyte in float64
 
 
 @dataclass(frozen=True)
