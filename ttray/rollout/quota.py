@@ -184,15 +184,21 @@ class _Run:
         assert inputs.shape == (len(obs), self._distribution.num_inputs)
         actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
         acted = time.perf_counter()
+        if not self._buffers:
+            self._make_buffers(obs=obs, dist_inputs=inputs, action=actions)
+        buffers, now, width = self._buffers, self._now, self._width
         # Before the environment moves on: it may reuse the memory of its observations.
-        self._record(obs=obs, dist_inputs=inputs, action=actions)
+        buffers["obs"][now, :width] = obs
+        buffers["dist_inputs"][now, :width] = inputs
+        buffers["action"][now, :width] = actions
         recorded = time.perf_counter()
-        step = self._slots.step(actions, self._running[: self._width])
+        step = self._slots.step(actions, self._running[:width])
         self._environment_time_s += time.perf_counter() - recorded
         self._inference_time_s += acted - begun
-        self._record(reward=step.reward, terminated=step.terminated)
+        buffers["reward"][now, :width] = step.reward
+        buffers["terminated"][now, :width] = step.terminated
         self._now += 1
-        self._num_slot_steps += self._width
+        self._num_slot_steps += width
         if self._now < self._next_end and not step.any_ended():
             return step.obs
         return self._finish(step)
@@ -212,7 +218,7 @@ class _Run:
         if step.truncated is not None:
             self._check_truncation(step.truncated & running & ~ended)
         to_reset = []
-        slots = np.flatnonzero(ended)
+        (slots,) = ended.nonzero()
         # Before the resets, which may reuse the memory of the observations.
         self._last_obs.append(step.obs.take(slots, axis=0))
         for slot in slots.tolist():
@@ -228,7 +234,7 @@ class _Run:
             # Idle slots between running ones step along, so one whose episode ended needs a reset too.
             to_reset += np.flatnonzero(step.terminated & ~running).tolist()
         obs = self._reset(to_reset) if to_reset else step.obs
-        self._width = int(np.flatnonzero(self._running)[-1]) + 1
+        self._width = int(self._running.nonzero()[0][-1]) + 1
         return obs[: self._width]
 
     def _begin_next(self, slot: int) -> bool:
@@ -269,13 +275,15 @@ class _Run:
         stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
         self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
 
-    def _record(self, **values: NDArray[Any]) -> None:
-        now, width = self._now, self._width
-        for name, value in values.items():
-            if now == 0:
-                # Zeros, of which the system makes memory only when it is written to.
-                self._buffers[name] = np.zeros((self._max_vector_steps, *value.shape), dtype=value.dtype)
-            self._buffers[name][now, :width] = value
+    def _make_buffers(self, **first: NDArray[Any]) -> None:
+        """Makes a buffer of each column, some by the values of the first step."""
+        of_slots = np.zeros(self._slots.num_slots)
+        first |= {"reward": of_slots, "terminated": of_slots.astype(bool)}
+        # Zeros, of which the system makes memory only when it is written to.
+        self._buffers = {
+            name: np.zeros((self._max_vector_steps, *values.shape), dtype=values.dtype)
+            for name, values in first.items()
+        }
 
     def _table(self, dist_inputs: bool) -> pa.Table:
         """Gathers the rows of the trajectories one after the other."""

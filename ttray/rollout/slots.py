@@ -44,8 +44,9 @@ class SlotStep(NamedTuple):
 
     def any_ended(self) -> bool:
         """Whether any slot's episode, even a finished one's, was ended by its environment."""
-        ended = bool(self.terminated.any())
-        return ended or (self.truncated is not None and bool(self.truncated.any()))
+        # In every step: the indices of so few flags are quicker than their `any`.
+        ended = len(self.terminated.nonzero()[0]) > 0
+        return ended or (self.truncated is not None and len(self.truncated.nonzero()[0]) > 0)
 
 
 class SlotError(Exception):
@@ -167,18 +168,15 @@ class SingleSlots(Slots):
         of_slot = adapted.tolist() if self._is_discrete else adapted
         slot = 0
         try:
-            for slot in np.flatnonzero(running).tolist():
+            for slot in running.nonzero()[0].tolist():
                 result = self._environments[slot].step(of_slot[slot])
                 if type(result) is not tuple or len(result) != 5:
                     check_length(result)
                 observation, value, ended, cut, _ = result
-                if not (isinstance(value, float) and type(ended) is type(cut) is bool):  # as most are
+                if ended is not False or cut is not False or not isinstance(value, float):  # as few are
                     check_step(value, ended, cut)
+                    terminated[slot], truncated[slot] = ended, cut
                 reward[slot] = value
-                if ended:
-                    terminated[slot] = True
-                if cut:
-                    truncated[slot] = True
                 self._store(slot, observation)
         except Exception as error:
             raise SlotError(slot, error) from error
