@@ -111,13 +111,13 @@ class Batch:
                     f"table {position} has the columns {table.schema.to_string()!r}, table 0 has "
                     f"{tables[0].schema.to_string()!r}; the tables of a batch come from one environment"
                 )
-        table = canonical(pa.concat_tables(tables)).combine_chunks()
+        table = canonical(pa.concat_tables(tables).combine_chunks())
         return cls(info, table.replace_schema_metadata(info.to_metadata()))
 
     @classmethod
     def of(cls, table: pa.Table) -> Batch:
         """The batch of a table that carries its metadata, e.g. one that was read from a file."""
-        return cls(BatchInfo.from_table(table), canonical(table).combine_chunks())
+        return cls(BatchInfo.from_table(table), canonical(table.combine_chunks()))
 
     @cached_property
     def tensors(self) -> RaggedBatch:

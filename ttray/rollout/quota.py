@@ -286,16 +286,18 @@ class _Run:
         }
 
     def _table(self, dist_inputs: bool) -> pa.Table:
-        """Gathers the rows of the trajectories one after the other."""
-        num_rows = np.array(self._num_rows)
-        position = np.repeat(np.arange(len(num_rows)), num_rows)
-        t = np.arange(len(position)) - np.repeat(np.cumsum(num_rows) - num_rows, num_rows)
-        vector_step = np.array(self._start)[position] + t
-        index = vector_step * self._slots.num_slots + np.array(self._slot_of)[position]
-        columns = {
-            name: buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
-            for name, buffer in self._buffers.items()
-        }
+        """Gathers the rows of the trajectories one after the other, and gives the buffers back."""
+        num_rows, num_slots = np.array(self._num_rows), self._slots.num_slots
+        t = np.arange(num_rows.sum(), dtype=np.int32)
+        t -= np.repeat((np.cumsum(num_rows) - num_rows).astype(np.int32), num_rows)
+        firsts = np.array(self._start) * num_slots + np.array(self._slot_of)
+        index = np.repeat(firsts, num_rows) + t.astype(np.int64) * num_slots
+        columns = {}
+        # The largest first, each given back before the next is copied.
+        for name in sorted(self._buffers, key=lambda name: -self._buffers[name].nbytes):
+            buffer = self._buffers.pop(name)
+            columns[name] = buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
+        del buffer, index
         inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
         # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
         rows = max(_PIECE // inputs.shape[1], 1)
@@ -309,9 +311,9 @@ class _Run:
         return table_of(
             columns
             | {
-                "trajectory": self._quota.start + position,
-                "length": np.array(self._lengths, dtype=np.int32)[position],
-                "t": t.astype(np.int32),
+                "trajectory": np.repeat(np.arange(self._quota.start, self._quota.stop), num_rows),
+                "length": np.repeat(np.array(self._lengths, dtype=np.int32), num_rows),
+                "t": t,
                 "log_prob": log_prob.numpy(),
                 "last_obs": last_obs,
             }
