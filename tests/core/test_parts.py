@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -199,14 +200,16 @@ def test_a_gradient_where_the_bound_is_known_evaluates_it_once_only():
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
-def test_an_error_of_any_thread_reaches_the_caller_and_ends_nothing_else(monkeypatch, num_threads):
+def test_an_error_of_any_thread_reaches_the_caller_and_changes_nothing_else(monkeypatch, num_threads):
     small_parts(monkeypatch)
+    of_the_process = torch.get_num_threads(), sys.getswitchinterval()
     batch, spec, moved = case("categorical", "trajectory", None)
     with PartsHere.whole(spec, batch, num_threads) as holder:
         before = holder.answer(Request("sums", moved))
         with pytest.raises(AssertionError):
             holder.answer(Request("products"))  # without the means, which every part misses
         assert torch.equal(holder.answer(Request("sums", moved)), before)
+    assert (torch.get_num_threads(), sys.getswitchinterval()) == of_the_process
 
 
 def test_an_update_has_the_same_bits_for_any_threads_and_the_book_for_any_parts(monkeypatch):

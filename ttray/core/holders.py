@@ -20,7 +20,7 @@ from ttray.core.batch import Batch
 from ttray.core.part_bound import BoundSpec, Part, Request
 from ttray.core.parts import Node, TreeSum, cut
 from ttray.core.ragged import RaggedBatch
-from ttray.core.threads import torch_threads
+from ttray.core.threads import soon_in_turn, torch_threads
 
 
 class Holder(Protocol):
@@ -161,7 +161,7 @@ class PartsHere:
         for helper in self._helpers:
             helper.begin(work)
         try:
-            with torch_threads(1):
+            with torch_threads(1), soon_in_turn():
                 work(self._hands[0])
         finally:
             problems = [helper.end() for helper in self._helpers]

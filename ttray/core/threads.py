@@ -1,11 +1,17 @@
-"""How many threads torch uses: sums depend on how many share them, and processes side by side collide."""
+"""How many threads torch uses, and how soon threads of Python take turns.
+
+Sums depend on how many threads share them, and processes side by side collide.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+_SOON_S = 1e-4
 
 
 @contextmanager
@@ -17,3 +23,18 @@ def torch_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def soon_in_turn() -> Iterator[None]:
+    """Lets threads inside have the interpreter soon after they ask for it.
+
+    Between two short operations, a thread takes it back before one that waits for it is awake; that may
+    happen again and again, by default for 5 ms.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SOON_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
