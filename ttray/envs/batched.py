@@ -63,6 +63,7 @@ class BatchedEnv(VectorEnv, ABC):
         self.single_action_space = action_space
         self.observation_space = batch_space(observation_space, num_envs)
         self.action_space = batch_space(action_space, num_envs)
+        self._action_shape = self.action_space.shape[1:]
         self._noise = SlotNoise(num_envs, values_per_step=values_per_step, block_size=block_size, fill=fill)
         self._ready = False
 
@@ -143,8 +144,7 @@ class BatchedEnv(VectorEnv, ABC):
                 f"{self.env_id}: slots {self._noise.unseeded_slots()} were never reset; "
                 "call reset() before step()"
             )
-        shape = (count, *self.action_space.shape[1:])
-        rewards, terminations = self._advance(self._checked_actions(actions, shape))
+        rewards, terminations = self._advance(self._checked_actions(actions, (count, *self._action_shape)))
         return self._observe(count), rewards, terminations, np.zeros(count, np.bool_), {}
 
     @abstractmethod
@@ -234,7 +234,7 @@ class ChoiceEnv(BatchedEnv):
                 f"{self.env_id}: actions must be integers of shape {shape}, "
                 f"found {found.dtype} of shape {found.shape}"
             )
-        choices = found.astype(np.int64, copy=False)
+        choices = found if found.dtype == np.int64 else found.astype(np.int64)
         # Seen as unsigned, a negative action is a huge one: one reduction checks both ends.
         if np.maximum.reduce(choices.view(np.uint64), axis=None) >= self._num_choices:
             wrong = ((choices < 0) | (choices >= self._num_choices)).reshape(len(choices), -1)

@@ -115,12 +115,10 @@ class BatchedSlots(Slots):
         """See base class; all of the first slots are stepped."""
         number = len(running)
         obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), number)
-        return SlotStep(
-            check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size)),
-            check_rows("the rewards", reward, _FLOAT64, (number,)),
-            check_rows("the terminations", terminated, _BOOL, (number,)),
-            None,
-        )
+        check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size))
+        check_rows("the rewards", reward, _FLOAT64, (number,))
+        check_rows("the terminations", terminated, _BOOL, (number,))
+        return SlotStep(obs, reward, terminated, None)
 
     def close(self) -> None:
         """Releases the batch."""
