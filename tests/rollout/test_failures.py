@@ -1,6 +1,7 @@
 """A trajectory that cannot be collected is one clear error, which says how to see it again."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -77,6 +78,11 @@ def test_a_policy_that_gives_nan_is_named():
 
     with pytest.raises(RolloutError, match=r"trajectory 0 failed at step 0 .*policy's output is not finite"):
         roll(probe(), mixed_strategy(), policy=policy)
+
+
+def test_the_largest_number_is_no_fault():
+    tables, _ = roll(probe(fault="huge_reward", bad_step=2), mixed_strategy())
+    assert max(table.column("reward").to_numpy().max() for table in tables) == sys.float_info.max
 
 
 def test_a_fault_after_the_planned_end_is_none():

@@ -8,6 +8,7 @@ file with the other arguments, read at every reset: actors that run already can 
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -99,6 +100,8 @@ class ProbeEnv(gymnasium.Env):
                 reward = float("nan")
             case "infinite_reward":
                 reward = float("inf")
+            case "huge_reward":
+                reward = sys.float_info.max
             case "nan_obs":
                 self._state[0] = np.nan
                 observation = self._observe()

@@ -8,6 +8,7 @@ output depends on its own observation only.
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -292,19 +293,23 @@ class _Run:
         t -= np.repeat((np.cumsum(num_rows) - num_rows).astype(np.int32), num_rows)
         firsts = np.array(self._start) * num_slots + np.array(self._slot_of)
         index = np.repeat(firsts, num_rows) + t.astype(np.int64) * num_slots
+        size = self._distribution.num_inputs
+        inputs = self._buffers.pop("dist_inputs").reshape(-1, size)
         columns = {}
-        # The largest first, each given back before the next is copied.
-        for name in sorted(self._buffers, key=lambda name: -self._buffers[name].nbytes):
-            buffer = self._buffers.pop(name)
+        for name in list(self._buffers):
+            buffer = self._buffers.pop(name)  # given back before the next is copied
             columns[name] = buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
-        del buffer, index
-        inputs, actions = (torch.from_numpy(columns[name]) for name in ("dist_inputs", "action"))
-        # Piece by piece: its float64 temporaries stay in the cache, and small beside the table.
-        rows = max(_PIECE // inputs.shape[1], 1)
-        pieces = zip(inputs.split(rows), actions.split(rows), strict=True)
-        log_prob = torch.cat([self._distribution.log_prob(*piece).float() for piece in pieces])
-        if not dist_inputs:
-            del columns["dist_inputs"]
+        columns["log_prob"] = np.empty(len(t), dtype=np.float32)
+        if dist_inputs:
+            columns["dist_inputs"] = np.empty((len(t), size), dtype=inputs.dtype)
+        # Piece by piece: what is copied and its float64 temporaries stay in the cache.
+        rows = max(_PIECE // size, 1)
+        for piece in (slice(start, start + rows) for start in range(0, len(t), rows)):
+            chosen = inputs.take(index[piece], axis=0)
+            tensors = torch.from_numpy(chosen), torch.from_numpy(columns["action"][piece])
+            columns["log_prob"][piece] = self._distribution.log_prob(*tensors).numpy()
+            if dist_inputs:
+                columns["dist_inputs"][piece] = chosen
         as_they_ended = np.concatenate(self._last_obs)
         last_obs = np.empty(as_they_ended.shape, dtype=np.float32)  # also of images, whose `obs` are bytes
         last_obs[self._ended] = as_they_ended
@@ -314,7 +319,6 @@ class _Run:
                 "trajectory": np.repeat(np.arange(self._quota.start, self._quota.stop), num_rows),
                 "length": np.repeat(np.array(self._lengths, dtype=np.int32), num_rows),
                 "t": t,
-                "log_prob": log_prob.numpy(),
                 "last_obs": last_obs,
             }
         )
@@ -337,7 +341,7 @@ class _Run:
             # What was not recorded is zero, also in the step in which something went wrong.
             values = self._buffers.get(name, np.zeros(0))[: self._now + 1]
             # Bytes of images are, and to ask each would take as much memory again.
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if values.dtype.kind == "f" and not _is_surely_finite(values):
                 bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
                 bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything
                 found += [(*where, rank, name) for where in np.argwhere(bad)[:1].tolist()]
@@ -378,3 +382,10 @@ class _Run:
 
     def _failure(self, position: int, step: int, what: str) -> RolloutError:
         return RolloutError(self._info, self._quota.start + position, step, self._env_seeds[position], what)
+
+
+def _is_surely_finite(values: NDArray[np.floating]) -> bool:
+    """Whether no number is infinite or NaN, without an array of answers; huge ones leave a doubt."""
+    flat = values.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(np.dot(flat, flat))
