@@ -159,7 +159,7 @@ class MultiCategorical(ActionDistribution):
         # Zero is replaced by the smallest number: its logarithm would be a warning and infinite noise.
         exponential = np.maximum(noise, _SMALLEST_NOISE)
         np.log(exponential, out=exponential)
-        return np.subtract(inputs, exponential, out=exponential)
+        return inputs - exponential
 
 
 class Categorical(MultiCategorical):
