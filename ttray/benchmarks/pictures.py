@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
 from ttray.benchmarks.report import Finding, Result
 from ttray.runs.drawing import PALETTE, plt
 
@@ -23,6 +25,11 @@ def draw_against_targets(result: Result) -> Any:
         axis.plot(_beyond(finding, finding.median), row, "o", color=colour)
     axis.axvline(1.0, color="grey", linewidth=0.8)
     axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    if high < 10.0 * low:  # hardly a power of ten among them
+        axis.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_yticks(range(len(findings)), [f"{f.case}: {f.quantity}" for f in findings], fontsize="small")
     axis.invert_yaxis()
     axis.set_xlabel("times better than the target")
