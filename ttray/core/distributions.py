@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ttray.core.checks import check_count
+from ttray.core.elementwise import exp_
 
 _SMALLEST_NOISE = np.finfo(np.float32).tiny
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -224,7 +225,7 @@ class _ChoiceComparison:
         """
         logits = target.to(torch.float64, copy=True).sub_(_largest(target))
         chosen = logits.gather(-1, self.action)
-        unnormalised = logits.exp_()
+        unnormalised = exp_(logits)
         total = unnormalised.sum(-1, keepdim=True)
         log_total = total.log()
         log_prob = _over_choices(chosen.sub_(log_total))

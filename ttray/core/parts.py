@@ -20,8 +20,10 @@ from ttray.core.checks import check_count
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.quotas import Quota, trajectory_lengths
 
-ROWS_PER_PART = 2048
-"""Planned rows of a part: its activations stay in the cache of a core, and calls do not dominate yet."""
+_MIDDLING_NUMBER = 16  # of parts: enough for the cores of most machines
+_FEW_ROWS = 4096  # with fewer, threads wait for the interpreter longer than they save
+_MANY_ROWS = 8192  # with more, nothing is gained, and memory lost
+_WORTH_HALVING = 2048  # rows of a batch from which two threads are quicker than one
 
 Node: TypeAlias = tuple[int, int]
 """A node of the tree: the parts from the first to before the second number."""
@@ -38,19 +40,28 @@ _Value = TypeVar("_Value", bound=Summand)
 
 
 @lru_cache(maxsize=4)
-def cut(strategy: DataCollectionStrategy, rows_per_part: int = ROWS_PER_PART) -> tuple[range, ...]:
+def cut(strategy: DataCollectionStrategy, rows_per_part: int | None = None) -> tuple[range, ...]:
     """The trajectory ids of each part; no part is empty.
 
     Args:
         strategy: The plan.
-        rows_per_part: Planned rows, at most about half a part or a trajectory more or fewer.
+        rows_per_part: Planned rows, at most about half a part or a trajectory more or fewer. Unless given, a
+            sixteenth of the batch, but about 4,096 to 8,192, or half of a small batch.
     """
     steps_before = np.concatenate([[0], np.cumsum(trajectory_lengths(strategy), dtype=np.int64)])
     total = int(steps_before[-1])
-    number = max(round(total / rows_per_part), 1)
+    number = _number_of_parts(total) if rows_per_part is None else max(round(total / rows_per_part), 1)
     targets = np.arange(number + 1, dtype=np.int64) * total // number
     edges = np.unique(np.searchsorted(steps_before, targets)).tolist()
     return tuple(range(*pair) for pair in pairwise(edges))
+
+
+def _number_of_parts(total: int) -> int:
+    """Even, so that two threads are done at the same time; 1 for few rows."""
+    if total < _WORTH_HALVING:
+        return 1
+    rows = min(max(total / _MIDDLING_NUMBER, _FEW_ROWS), _MANY_ROWS)
+    return max(2 * round(total / rows / 2), 2)
 
 
 def group(parts: Sequence[range], number: int) -> list[Quota]:

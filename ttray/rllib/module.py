@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ttray.core.distributions import Categorical, DiagonalGaussian
 from ttray.core.mlp import MLP, initial_mlp
+from ttray.core.tanh_network import tanh_network
 from ttray.rollout.environment import distribution_of
 
 
@@ -53,11 +54,9 @@ class PolicyModule(TorchRLModule):
         self.action_dist_cls = rllib_distribution(distribution)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        hidden = batch[Columns.OBS].float().flatten(start_dim=1)
-        *inner, last = cast(list[nn.Linear], list(self.layers))
-        for layer in inner:
-            hidden = layer(hidden).tanh_()  # in its memory, which stays in the cache
-        outputs = last(hidden)
+        obs = batch[Columns.OBS].float().flatten(start_dim=1)
+        linears = cast(list[nn.Linear], list(self.layers))
+        outputs = tanh_network(obs, [each.weight for each in linears], [each.bias for each in linears])
         if self.log_std is not None:
             outputs = torch.cat([outputs, self.log_std.expand(len(outputs), -1)], dim=1)
         return {Columns.ACTION_DIST_INPUTS: outputs}
