@@ -44,6 +44,23 @@ def test_parts_cover_the_plan_in_order_with_about_equal_rows(counts, rows_per_pa
     assert max(rows) <= max(1.5 * rows_per_part + 1, 0) + lengths[0]
 
 
+@pytest.mark.parametrize(
+    ("budget", "number"),
+    [
+        (2_000, 1),  # threads would cost more than they save
+        (2_100, 2), (8_640, 2), (15_000, 4), (50_000, 12),  # of some 4,096 rows
+        (70_000, 16), (130_000, 16),  # of more and more rows
+        (10**6, 122), (10**7, 1_220),  # of some 8,192
+    ],
+)  # fmt: skip
+def test_the_number_of_parts_follows_from_the_rows(budget, number):
+    assert len(cut(dcs.truncated(100, budget, 0.95))) == number
+
+
+def test_a_single_trajectory_is_a_part_whatever_its_length():
+    assert cut(dcs.truncated(100_000, 100_000, 0.95)) == (range(1),)
+
+
 @given(num_parts=st.integers(1, 60), data=st.data())
 def test_a_tree_gives_the_same_bits_for_any_holders_in_any_order(num_parts, data):
     values = np.random.default_rng(num_parts).standard_normal(num_parts) * 10.0 ** np.arange(num_parts)

@@ -1,8 +1,10 @@
 """What the bound and its gradient cost: beside the bare network, and beside the padded formulation.
 
-The network's forward (and forward + backward) pass over the same rows is the limit. The padded formulation
-is what programs pay that keep trajectories in a rectangle `[trajectories, T]`. All in one thread,
-alternating, medians. Then how it grows with threads, env runners and rows (`benchmarks.scaling`).
+The bare network is the same layers as one would write them with torch (`nn.Linear`, `nn.Tanh`): its forward
+(and forward + backward) pass over the same rows, and beside it how much quicker ours is
+(`core.tanh_network`). The padded formulation is what programs pay that keep trajectories in a rectangle
+`[trajectories, T]`. All in one thread, alternating, medians. Then how it grows with threads, env runners and
+rows (`benchmarks.scaling`).
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from __future__ import annotations
 import timeit
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import ttray
@@ -139,14 +141,16 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
     # In the same pieces, which are quicker than all rows at once: they stay in the cache.
     pieces = [batch.trajectories(part).obs for part in cut(strategy)]
 
-    def bare_backward() -> None:
-        for piece in pieces:
-            torch.autograd.grad(forward(piece).sum(), parameters)
+    bare = _in_torchs_words(module)
 
-    def bare_forward() -> None:
+    def forward_pass(network: Forward) -> None:
         with torch.no_grad():
             for piece in pieces:
-                forward(piece)
+                network(piece)
+
+    def backward_pass(network: Forward) -> None:
+        for piece in pieces:
+            torch.autograd.grad(network(piece).sum(), parameters)
 
     def padded_value() -> float:
         vector_to_parameters(moved, parameters)
@@ -158,10 +162,12 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
         raise RuntimeError(f"{preset.name}: the padded bound is {other}, ours {ours}; they must agree")
     vector_to_parameters(moved, parameters)
     functions: dict[str, Callable[[], object]] = {
-        "forward": bare_forward,
+        "forward": partial(forward_pass, bare),
+        "own forward": partial(forward_pass, forward),
         "bound": lambda: holder.answer(Request("sums", moved)),
         "padded bound": padded_value,
-        "forward + backward": bare_backward,
+        "forward + backward": partial(backward_pass, bare),
+        "own forward + backward": partial(backward_pass, forward),
         "gradient": lambda: holder.answer(Request("gradient", moved, -0.1)),
         "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
     }
@@ -173,11 +179,23 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
         for quantity, over, under, target in (
             ("bound ÷ forward", "bound", "forward", {"at_most": _MOST}),
             ("grad ÷ fwd + bwd", "gradient", "forward + backward", {"at_most": _MOST}),
+            ("forward ÷ ours", "forward", "own forward", {}),
+            ("fwd + bwd ÷ ours", "forward + backward", "own forward + backward", {}),
             ("padded ÷ bound", "padded bound", "bound", {"at_least": _SHARE * padding}),
             ("padded ÷ grad", "padded gradient", "gradient", {"at_least": _SHARE * padding}),
         )
     ]
     return findings, {name: [num_rows / second for second in found] for name, found in times.items()}
+
+
+def _in_torchs_words(module: nn.Module) -> Forward:
+    """The network of a `PolicyModule` as one would write it with torch, with the same parameters."""
+    layers = cast(list[nn.Module], list(cast(nn.ModuleList, module.layers)))
+    network = nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())))[:-1]
+    log_std = cast(Tensor | None, module.log_std)
+    if log_std is None:
+        return network
+    return lambda obs: torch.cat([network(obs), log_std.expand(len(obs), -1)], dim=1)
 
 
 def _least_s(function: Callable[[], object]) -> float:

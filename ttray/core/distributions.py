@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,12 +108,9 @@ class MultiCategorical(ActionDistribution):
         return {"kind": "multi_categorical", "num_actions": list(self.num_actions)}
 
     def log_prob(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """See base class: the sum over the choices."""
-        terms = []
-        for single, chosen in zip(self._logits(inputs), self._chosen(action), strict=True):
-            logits = single.double()
-            terms.append((logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)).sum(-1))
-        return _total(terms)
+        """See base class: the sum over the choices; no gradient comes back from it."""
+        blocks = zip(self._logits(inputs.detach()), self._chosen(action), strict=True)
+        return _total([_softmax(*block).log_prob for block in blocks])
 
     def comparison(self, behaviour: Tensor, action: Tensor) -> Callable[[Tensor], Comparison]:
         """See base class: independent choices multiply, so logs add."""
@@ -223,17 +220,38 @@ class _ChoiceComparison:
 
         Without a gradient nothing is kept, and everything happens in the memory of the logits.
         """
-        logits = target.to(torch.float64, copy=True).sub_(_largest(target))
-        chosen = logits.gather(-1, self.action)
-        unnormalised = exp_(logits)
-        total = unnormalised.sum(-1, keepdim=True)
-        log_total = total.log()
-        log_prob = _over_choices(chosen.sub_(log_total))
-        squares = unnormalised.square() if has_gradient else unnormalised.square_()
+        found = _softmax(target, self.action)
+        squares = found.unnormalised.square() if has_gradient else found.unnormalised.square_()
         squares.mul_(self.inverse)
         moment = squares.sum(-1, keepdim=True)
-        log_renyi2 = _over_choices(moment.log().sub_(log_total, alpha=2.0))
-        return log_prob, log_renyi2, (unnormalised, total, squares, moment)
+        log_renyi2 = _over_choices(moment.log().sub_(found.log_total, alpha=2.0))
+        return found.log_prob, log_renyi2, (found.unnormalised, found.total, squares, moment)
+
+
+class _Softmax(NamedTuple):
+    """Probabilities of choices, in float64.
+
+    Attributes:
+        log_prob: `[rows]`, of what was chosen, summed over the choices.
+        unnormalised: `[rows, choices, alternatives]`, e^(logit − max).
+        total: `[rows, choices, 1]`, their sums.
+        log_total: The logarithms of these.
+    """
+
+    log_prob: Tensor
+    unnormalised: Tensor
+    total: Tensor
+    log_total: Tensor
+
+
+def _softmax(logits: Tensor, action: Tensor) -> _Softmax:
+    """Of `[rows, choices, alternatives]` and the `[rows, choices, 1]` that were chosen."""
+    shifted = logits.to(torch.float64, copy=True).sub_(_largest(logits))
+    chosen = shifted.gather(-1, action)
+    unnormalised = exp_(shifted)
+    total = unnormalised.sum(-1, keepdim=True)
+    log_total = total.log()
+    return _Softmax(_over_choices(chosen.sub_(log_total)), unnormalised, total, log_total)
 
 
 def _largest(logits: Tensor) -> Tensor:
