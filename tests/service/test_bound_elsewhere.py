@@ -19,7 +19,7 @@ from ttray.core.search import SearchSettings
 from ttray.service import elsewhere
 from ttray.service.elsewhere import PartsElsewhere, share
 
-PLAN = ttray.dcs.truncated(horizon=60, budget=16_000, gamma=0.95)
+PLAN = ttray.dcs.truncated(horizon=60, budget=25_000, gamma=0.95)  # six parts
 SETTINGS = ImprovementSettings(gamma=0.95, delta=0.7, search=SearchSettings(2))
 
 

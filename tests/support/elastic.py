@@ -9,7 +9,7 @@ import time
 
 from tests.support.small import small_config, weights_of
 
-THREE_PARTS = {"budget": 6_144, "num_offline_iterations": 1}  # for two env runners
+FOUR_PARTS = {"budget": 12_400, "num_offline_iterations": 1}  # for two env runners
 
 
 class Training(threading.Thread):
@@ -48,7 +48,7 @@ def train_through(changes, num_env_runners, pause_s):
         The number of env runners, that of iterations, and whether the weights are those of a run alone.
     """
     settings = {"num_env_runners": num_env_runners, "quotas_per_env_runner": 4, "optimise_on": "workers"}
-    training = Training(small_config(**settings, **THREE_PARTS))
+    training = Training(small_config(**settings, **FOUR_PARTS))
     started = time.monotonic()
     training.start()
     for number_of_change, (change, num_used) in enumerate(zip(changes, (1, 2, 1), strict=True), 1):
@@ -58,7 +58,7 @@ def train_through(changes, num_env_runners, pause_s):
         change()
         training.await_number(num_used)
     training.end()
-    alone = small_config(**THREE_PARTS).build_algo()
+    alone = small_config(**FOUR_PARTS).build_algo()
     for _ in training.used:
         alone.train()
     same = bool((training.weights == weights_of(alone)).all())

@@ -14,6 +14,8 @@ from ttray.runs.directories import runs_directory
 if TYPE_CHECKING:
     from ttray.soak.result import SoakResult
 
+_STEPS_PER_ENV_RUNNER = 8192  # two parts of the bound: whoever is struck then has something to lose
+
 
 def soak(
     preset: options.Preset = None,
@@ -28,7 +30,12 @@ def soak(
     every: Annotated[float, typer.Option(help="Mean seconds from one disturbance to the next.")] = 10.0,
     env: options.Environment = None,
     horizon: options.Horizon = None,
-    budget: options.Budget = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Steps of a batch.", show_default="8,192 per env runner, two parts for each"
+        ),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option(help="Where to write.", show_default="runs/soak-PRESET-SEED")
     ] = None,
@@ -55,7 +62,7 @@ def soak(
         gamma=gamma,
         seed=seed,
         horizon=horizon,
-        budget=budget,
+        budget=budget or _STEPS_PER_ENV_RUNNER * env_runners,
         num_env_runners=env_runners,
         settings={"optimise_on": "workers"},  # the whole iteration is then on those who may die
     )
