@@ -198,3 +198,20 @@ def test_pois_is_ttpois_with_the_uniform_strategy():
     config.validate()
     assert config.data_collection_strategy() == ttray.dcs.uniform(40, 240)
     assert config.algo_class is ttray.POIS
+
+
+@pytest.mark.parametrize(
+    ("num_env_runners", "budget", "on_workers"),
+    [
+        (0, 10**6, False),
+        (1, 10**6, False),  # the learner has threads, too
+        (2, 99_960, False),
+        (2, 100_000, True),
+        (16, 200_000, False),  # some would have nothing to collect
+        (16, 300_000, True),
+        ("auto", 100_000, True),
+    ],
+)
+def test_env_runners_compute_the_bound_where_each_has_enough_of_it(num_env_runners, budget, on_workers):
+    config = small_config(num_env_runners=num_env_runners, budget=budget)
+    assert config.optimises_on_workers() == on_workers

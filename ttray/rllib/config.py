@@ -28,6 +28,7 @@ from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 _MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
+_MIN_ROWS_OF_EACH = 16_384  # two parts: with fewer, some would have nothing to collect
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
 
@@ -128,7 +129,7 @@ class TTPOISConfig(AlgorithmConfig):
                 the driver, one in an actor. The weights are the same for any number.
             optimise_on: Who computes the bound: the "learner", which fetches all rows; the "workers" (env
                 runners), each on the rows that it collected; or "auto", workers if there are several and the
-                budget is large. The weights are the same.
+                budget is large enough for all of them. The weights are the same.
             **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
         """
         super().training(**kwargs)
@@ -246,7 +247,8 @@ class TTPOISConfig(AlgorithmConfig):
         """Whether the env runners compute the bound."""
         if self.optimise_on == "auto":
             several = self.auto_env_runners or self.num_env_runners > 1
-            return several and self.budget >= _MIN_ROWS_OF_WORKERS
+            least = max(_MIN_ROWS_OF_WORKERS, self.num_env_runners * _MIN_ROWS_OF_EACH)
+            return several and self.budget >= least
         return self.optimise_on == "workers"
 
     def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
