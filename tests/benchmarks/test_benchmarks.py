@@ -198,7 +198,7 @@ def test_optimisation_compares_with_the_network_and_the_padded_form(local_ray, c
     )
     lines_of(result, capsys)
     assert [finding.quantity for finding in result.findings] == [
-        "bound ÷ forward", "grad ÷ fwd + bwd", "forward ÷ ours", "fwd + bwd ÷ ours",
+        "bound ÷ forward", "bound ÷ own forward", "grad ÷ fwd + bwd", "grad ÷ own fwd + bwd",
         "padded ÷ bound", "padded ÷ grad",
         "ms, 1 thread", "1 → 2 threads",
         "1 → 2 workers", "learner ÷ 2 workers", "bytes, sums", "bytes, gradient",

@@ -574,7 +574,7 @@ SOAK = {
     "--gamma": ("0.9", lambda run, _: run.gamma == 0.9),
     "--seed": ("3", lambda run, _: run.seed == 3),
     "--minutes": ("0.5", lambda _, rest: rest["minutes"] == 0.5),
-    "--env-runners": ("5", lambda run, _: run.num_env_runners == 5),
+    "--env-runners": ("5", lambda run, _: (run.num_env_runners, run.budget) == (5, 5 * 16_384)),
     "--nodes": ("0", lambda _, rest: rest["num_nodes"] == 0),
     "--every": ("2", lambda _, rest: rest["every_s"] == 2.0),
     "--env": ("ttray/Dam-v0", lambda run, _: (run.preset, run.environment) == (None, "ttray/Dam-v0")),

@@ -22,7 +22,7 @@ from ttray.core.experience import StepRewards
 from ttray.core.holders import PartsHere
 from ttray.core.improvement import BoundObjective
 from ttray.core.part_bound import PartFacts, Request, WeightSums
-from ttray.core.parts import TreeSum, cut, group, indices_of
+from ttray.core.parts import ROWS_OF_TWO_PARTS, TreeSum, cut, group, indices_of
 from ttray.core.planning import step_variances
 from ttray.core.quotas import Quota, trajectory_lengths
 from ttray.core.surrogate import bound, surrogate_of
@@ -55,6 +55,20 @@ def test_parts_cover_the_plan_in_order_with_about_equal_rows(counts, rows_per_pa
 )  # fmt: skip
 def test_the_number_of_parts_follows_from_the_rows(budget, number):
     assert len(cut(dcs.truncated(100, budget, 0.95))) == number
+
+
+@given(horizon=st.integers(1, 3_000), budget=st.integers(3_000, 60_000), gamma=st.floats(0.5, 1.0))
+def test_the_parts_of_a_batch_cover_its_plan_in_order(horizon, budget, gamma):
+    strategy = dcs.truncated(horizon, budget, gamma)
+    parts = cut(strategy)
+    assert all(parts)
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
+    assert parts[-1].stop == strategy.num_trajectories
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 7, 8, 9, 16, 17, 25, 100])
+def test_rows_of_two_parts_are_enough_for_any_number_of_workers(num_workers):
+    assert len(cut(dcs.truncated(10, num_workers * ROWS_OF_TWO_PARTS, 0.9))) >= 2 * num_workers
 
 
 def test_a_single_trajectory_is_a_part_whatever_its_length():

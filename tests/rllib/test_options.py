@@ -87,7 +87,7 @@ def everything(**elsewhere):
 
     And several parts, whose sums have an order.
     """
-    config = small_config(**COMBINATIONS["all"], budget=12_400, **elsewhere)
+    config = small_config(**COMBINATIONS["all"], budget=16_384, **elsewhere)
     return config.env_runners(observation_filter="mean_std")
 
 

@@ -33,7 +33,7 @@ ELSEWHERE = ("--env-runners", "1", "--set", "optimise_on=workers")  # batches an
 def arguments(directory, where=HERE):
     return [
         "--preset", "supply-chain-2400", "--seed", "3", "--iterations", "6", *where,
-        "--budget", "12400", "--set", "num_offline_iterations=2",  # four parts, whose sums have an order
+        "--budget", "16384", "--set", "num_offline_iterations=2",  # four parts, whose sums have an order
         "--set", "hidden_sizes=[16, 8]",
         "--checkpoint-every", "2", "--directory", str(directory), "--progress",
     ]  # fmt: skip

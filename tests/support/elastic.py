@@ -9,7 +9,7 @@ import time
 
 from tests.support.small import small_config, weights_of
 
-FOUR_PARTS = {"budget": 12_400, "num_offline_iterations": 1}  # for two env runners
+FOUR_PARTS = {"budget": 16_384, "num_offline_iterations": 1}  # for two env runners
 
 
 class Training(threading.Thread):

@@ -14,8 +14,6 @@ from ttray.runs.directories import runs_directory
 if TYPE_CHECKING:
     from ttray.soak.result import SoakResult
 
-_STEPS_PER_ENV_RUNNER = 8192  # two parts of the bound: whoever is struck then has something to lose
-
 
 def soak(
     preset: options.Preset = None,
@@ -33,7 +31,9 @@ def soak(
     budget: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Steps of a batch.", show_default="8,192 per env runner, two parts for each"
+            min=1,
+            help="Steps of a batch.",
+            show_default="16,384 per env runner, two parts of the bound for each",
         ),
     ] = None,
     directory: Annotated[
@@ -52,6 +52,7 @@ def soak(
 
     ttray soak --preset reacher --env-runners 4 --nodes 2 --every 3
     """
+    from ttray.core.parts import ROWS_OF_TWO_PARTS
     from ttray.runs.directories import check_directory
     from ttray.runs.run import Run
     from ttray.soak.trial import soak as soaked
@@ -62,7 +63,7 @@ def soak(
         gamma=gamma,
         seed=seed,
         horizon=horizon,
-        budget=budget or _STEPS_PER_ENV_RUNNER * env_runners,
+        budget=budget or ROWS_OF_TWO_PARTS * env_runners,  # whoever is struck has something to lose
         num_env_runners=env_runners,
         settings={"optimise_on": "workers"},  # the whole iteration is then on those who may die
     )

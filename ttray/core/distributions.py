@@ -52,7 +52,10 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def log_prob(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """Returns log π(a|s), `[rows]`, for inputs `[rows, num_inputs]`."""
+        """Returns log π(a|s), `[rows]`, for inputs `[rows, num_inputs]`.
+
+        Whoever needs a gradient takes `comparison`: this need not have one.
+        """
 
     @abstractmethod
     def comparison(self, behaviour: Tensor, action: Tensor) -> Callable[[Tensor], Comparison]:
@@ -108,13 +111,13 @@ class MultiCategorical(ActionDistribution):
         return {"kind": "multi_categorical", "num_actions": list(self.num_actions)}
 
     def log_prob(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """See base class: the sum over the choices; no gradient comes back from it."""
+        """See base class: the sum over the choices, without a gradient."""
         blocks = zip(self._logits(inputs.detach()), self._chosen(action), strict=True)
         return _total([_softmax(*block).log_prob for block in blocks])
 
     def comparison(self, behaviour: Tensor, action: Tensor) -> Callable[[Tensor], Comparison]:
         """See base class: independent choices multiply, so logs add."""
-        blocks = zip(self._logits(behaviour), self._chosen(action), strict=True)
+        blocks = zip(self._logits(behaviour.detach()), self._chosen(action), strict=True)
         compared = [_ChoiceComparison(*block) for block in blocks]
 
         def compare(target: Tensor) -> Comparison:
@@ -257,7 +260,7 @@ def _softmax(logits: Tensor, action: Tensor) -> _Softmax:
 def _largest(logits: Tensor) -> Tensor:
     """`[rows, choices, 1]`, the largest of `[rows, choices, alternatives]`."""
     size = logits.shape[-1]
-    if size < _FEW:
+    if size < _FEW or not len(logits):
         return logits.amax(-1, keepdim=True)
     return nn.functional.max_pool1d(logits.reshape(1, -1), size).view(*logits.shape[:-1], 1)
 

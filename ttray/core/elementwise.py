@@ -1,7 +1,7 @@
 """exp and tanh of tensors by NumPy's loops, which use what the CPU has.
 
-Torch leaves them to a library of Intel's, which takes two (exp) to seven times (tanh) as long on CPUs of
-another make. Nothing here is differentiable.
+Torch leaves them to a library of Intel's, which takes several times as long on CPUs of another
+make. Nothing here is differentiable.
 """
 
 from __future__ import annotations

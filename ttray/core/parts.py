@@ -25,6 +25,9 @@ _FEW_ROWS = 4096  # with fewer, threads wait for the interpreter longer than the
 _MANY_ROWS = 8192  # with more, nothing is gained, and memory lost
 _WORTH_HALVING = 2048  # rows of a batch from which two threads are quicker than one
 
+ROWS_OF_TWO_PARTS = 2 * _MANY_ROWS
+"""A batch of so many rows for each of several workers has at least two parts for each."""
+
 Node: TypeAlias = tuple[int, int]
 """A node of the tree: the parts from the first to before the second number."""
 
@@ -46,7 +49,7 @@ def cut(strategy: DataCollectionStrategy, rows_per_part: int | None = None) -> t
     Args:
         strategy: The plan.
         rows_per_part: Planned rows, at most about half a part or a trajectory more or fewer. Unless given, a
-            sixteenth of the batch, but about 4,096 to 8,192, or half of a small batch.
+            sixteenth of the batch, but about 4,096 to 8,192; half of a small batch, all of a tiny one.
     """
     steps_before = np.concatenate([[0], np.cumsum(trajectory_lengths(strategy), dtype=np.int64)])
     total = int(steps_before[-1])

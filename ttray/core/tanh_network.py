@@ -19,8 +19,10 @@ from ttray.core.elementwise import tanh_
 def tanh_network(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """`[rows, outputs]` of observations `[rows, inputs]`; tanh after every layer but the last.
 
+    First derivatives only, and nothing for torch to trace or export: it does not see what NumPy does.
+
     Args:
-        obs: float32, on the CPU.
+        obs: Of the parameters' type, on the CPU.
         weights: Of each layer, `[out, in]`.
         biases: Of each layer, `[out]`.
     """
@@ -43,8 +45,9 @@ class _TanhNetwork(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
-        number = len(ctx.saved_tensors) // 2
-        inputs, weights = ctx.saved_tensors[:number], ctx.saved_tensors[number:]
+        saved = ctx.saved_tensors
+        number = len(saved) // 2
+        inputs, weights = saved[:number], saved[number:]
         of_weights, of_biases = [], []
         for layer in reversed(range(number)):
             of_weights.append(gradient.t() @ inputs[layer])

@@ -16,6 +16,7 @@ from ttray.core import planning
 from ttray.core.checks import settle
 from ttray.core.dcs import DataCollectionStrategy
 from ttray.core.improvement import ImprovementSettings
+from ttray.core.parts import ROWS_OF_TWO_PARTS
 from ttray.core.search import SearchSettings
 from ttray.rllib import inherited
 from ttray.rllib.catalog_module import CatalogModule, check_model_config
@@ -28,7 +29,6 @@ from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.service.settings import DispatchSettings, check_num_env_runners
 
 _MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
-_MIN_ROWS_OF_EACH = 16_384  # two parts: with fewer, some would have nothing to collect
 _Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
 
 
@@ -129,7 +129,8 @@ class TTPOISConfig(AlgorithmConfig):
                 the driver, one in an actor. The weights are the same for any number.
             optimise_on: Who computes the bound: the "learner", which fetches all rows; the "workers" (env
                 runners), each on the rows that it collected; or "auto", workers if there are several and the
-                budget is large enough for all of them. The weights are the same.
+                budget is large, at least 16,384 steps for each of a given number. No more of them collect
+                than the batch has parts (of some 4,096 to 8,192 rows). The weights are the same.
             **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
         """
         super().training(**kwargs)
@@ -247,7 +248,9 @@ class TTPOISConfig(AlgorithmConfig):
         """Whether the env runners compute the bound."""
         if self.optimise_on == "auto":
             several = self.auto_env_runners or self.num_env_runners > 1
-            least = max(_MIN_ROWS_OF_WORKERS, self.num_env_runners * _MIN_ROWS_OF_EACH)
+            least = max(
+                _MIN_ROWS_OF_WORKERS, self.num_env_runners * ROWS_OF_TWO_PARTS
+            )  # else some collect nothing
             return several and self.budget >= least
         return self.optimise_on == "workers"
 
