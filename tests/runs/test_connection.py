@@ -1,5 +1,6 @@
 """An embedded Ray is nobody's business but this machine's: what its processes are, and listen on."""
 
+import contextlib
 import ipaddress
 
 import pytest
@@ -22,7 +23,8 @@ def processes():
     family = {here, *here.children(recursive=True)}
     family |= {each for each in psutil.process_iter() if session in " ".join(commands_of(each))}
     for process in list(family):
-        family.update(process.children(recursive=True))
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            family.update(process.children(recursive=True))
     return family
 
 
@@ -31,9 +33,10 @@ def listening():
     import psutil
 
     for process in processes():
-        for socket in process.net_connections("inet"):
-            if socket.status == psutil.CONN_LISTEN:
-                yield process.name(), ipaddress.ip_address(socket.laddr.ip)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for socket in process.net_connections("inet"):
+                if socket.status == psutil.CONN_LISTEN:
+                    yield process.name(), ipaddress.ip_address(socket.laddr.ip)
 
 
 def commands_of(process):
