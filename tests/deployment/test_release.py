@@ -63,3 +63,8 @@ def test_another_version_is_found_with_its_file(copy, name, old, new, complaint)
 def test_make_release_is_the_script():
     assert "\t.ci/release\n" in (ROOT / "Makefile").read_text()
     assert os.access(ROOT / ".ci/release", os.X_OK)
+
+
+def test_a_release_tries_the_lowest_versions():
+    assert "\n.ci/ranges ||" in (ROOT / ".ci/release").read_text()
+    assert os.access(ROOT / ".ci/ranges", os.X_OK)
