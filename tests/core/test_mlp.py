@@ -35,6 +35,15 @@ def test_the_output_is_the_float64_forward_pass_to_float32_accuracy(sizes):
     assert np.array_equal(outputs[:, -2:], np.tile(mlp.log_std, (ROWS, 1)))
 
 
+def test_a_single_input_gives_the_bits_of_a_matrix_product():
+    mlp = trained(1, (64,), 32)
+    inputs = observations(1)
+    inputs[0] = 0.0  # where a sign could differ
+    first = np.matmul(inputs[:, None, :], mlp.weights[0]) + mlp.biases[0]
+    outputs = np.matmul(np.tanh(first), mlp.weights[1]) + mlp.biases[1]
+    assert np.array_equal(mlp(inputs).view(np.uint32), outputs[:, 0].view(np.uint32))
+
+
 # Only the core: without Ray the interpreter starts at once.
 _BITS_PROGRAM = """
 import hashlib, sys

@@ -48,7 +48,8 @@ class MLP:
         hidden = np.ascontiguousarray(obs, dtype=np.float32)[:, None, :]
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            hidden = np.matmul(hidden, weight)
+            # A single input needs no sum: the same bits, in a third of the time.
+            hidden = np.matmul(hidden, weight) if len(weight) > 1 else hidden * weight
             hidden += bias
             if layer < last:
                 np.tanh(hidden, out=hidden)

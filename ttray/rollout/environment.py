@@ -10,7 +10,7 @@ import importlib
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -101,8 +101,10 @@ class EnvironmentMaker:
     def make_single(self) -> gymnasium.Env:
         """Makes one environment."""
         if isinstance(self.source, EnvSpec):
-            # The checker's wrapper costs as much as a small environment; rollouts check what they get.
-            return gymnasium.make(self.source, disable_env_checker=True, **self.config)
+            # Two wrappers that cost as much as a small environment: rollouts check what they get, and reset
+            # before they step.
+            spec = replace(self.source, order_enforce=False)
+            return gymnasium.make(spec, disable_env_checker=True, **self.config)
         if _takes_dictionary(self.source, self.config):
             return self.source(self.config)
         return self.source(**self.config)
