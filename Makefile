@@ -46,14 +46,14 @@ wheel: $(READY) ## Build the wheel; writes to dist/
 	rm -rf dist
 	$(BIN)/python -m build
 
-bench: $(READY) ## Measure beside the alternatives (45 minutes); writes docs/performance
+bench: $(READY) ## Measure beside the alternatives (two hours); writes docs/performance
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python jobs/benchmark.py --results docs/performance --page docs/performance.md
 
 soak: $(READY) ## Train beside a killer and compare every bit (30 minutes); writes to runs/
 	$(BIN)/ttray soak --progress $(ARGS)
 
-release: $(READY) ## Check that this commit can be released (tests, wheel, image: half an hour)
+release: $(READY) ## Check that this commit can be released (tests, wheel, ranges, image: half an hour)
 	.ci/release
 
 clean: ## Remove the environment and caches

@@ -294,7 +294,7 @@ _FROM_DATA = {"adaptive"}
 
 
 def register(name: str, planner: Planner, *, from_data: bool = False) -> None:
-    """Makes a planner known by a name, for settings and commands.
+    """Makes a planner known by a name, for settings.
 
     Args:
         name: One that is not taken.

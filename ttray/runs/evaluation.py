@@ -81,8 +81,8 @@ def evaluate(
         horizon: Longest trajectory; as trained unless given.
         budget: Environment steps; as trained unless given.
         strategy: "truncated", "exact", "uniform", "adaptive" or the name of a planner of your own. "adaptive"
-            spends the budget in two rounds, a quarter as the paper does and the rest planned from that; in
-            one where a quarter is less than four times the horizon.
+            spends the budget in two rounds, a fifth by a plan between uniform and the paper's and the rest
+            planned from that; in one where a fifth is less than four times the horizon.
         delta: Probability that an interval misses.
         reward_range: Largest minus smallest possible reward; as recorded unless given.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
