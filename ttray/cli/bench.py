@@ -34,8 +34,8 @@ def bench(
     """Measure ttray beside the alternatives, in one go.
 
     Medians over several rounds, with the smallest and the largest. Most take minutes; cost and choosing train
-    in trials, an hour and a half in all, and go on where they were interrupted. Sampling and cost need TorchRL
-    and Stable-Baselines3: install the extra named bench (`make bench` does).
+    in trials, an hour and a half in all, and go on where they were interrupted. Sampling and cost need
+    TorchRL and Stable-Baselines3: install the extra named bench (`make bench` does).
 
     ttray bench sampling
 
