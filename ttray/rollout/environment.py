@@ -101,8 +101,8 @@ class EnvironmentMaker:
     def make_single(self) -> gymnasium.Env:
         """Makes one environment."""
         if isinstance(self.source, EnvSpec):
-            # Two wrappers that cost as much as a small environment: rollouts check what they get, and reset
-            # before they step.
+            # The checker's wrapper costs as much as a small environment; rollouts check what they get. They
+            # also reset before they step, so that nobody has to watch the order.
             spec = replace(self.source, order_enforce=False)
             return gymnasium.make(spec, disable_env_checker=True, **self.config)
         if _takes_dictionary(self.source, self.config):
