@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from ttray.core.elementwise import tanh_
 
@@ -19,17 +20,28 @@ from ttray.core.elementwise import tanh_
 def tanh_network(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """`[rows, outputs]` of observations `[rows, inputs]`; tanh after every layer but the last.
 
-    First derivatives only, and nothing for torch to trace or export: it does not see what NumPy does.
+    First derivatives only, unless torch is recording the network (`torch.jit.trace`, `torch.export`,
+    `torch.compile`, ONNX): it does not see what NumPy does, so then every step is torch's own.
 
     Args:
         obs: Of the parameters' type, on the CPU.
         weights: Of each layer, `[out, in]`.
         biases: Of each layer, `[out]`.
     """
+    if torch.jit.is_tracing() or torch.compiler.is_compiling():  # type: ignore[attr-defined]
+        return _recorded(obs, weights, biases)
     if torch.is_grad_enabled():
         outputs: Tensor = _TanhNetwork.apply(obs, *weights, *biases)
         return outputs
     return _activations(obs, weights, biases)[-1]
+
+
+def _recorded(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """The network in operations that torch can record; the low bits are those of torch's tanh."""
+    *hidden, last = zip(weights, biases, strict=True)
+    for weight, bias in hidden:
+        obs = torch.tanh(functional.linear(obs, weight, bias))
+    return functional.linear(obs, *last)
 
 
 class _TanhNetwork(torch.autograd.Function):

@@ -58,7 +58,8 @@ class PolicyModule(TorchRLModule):
         linears = cast(list[nn.Linear], list(self.layers))
         outputs = tanh_network(obs, [each.weight for each in linears], [each.bias for each in linears])
         if self.log_std is not None:
-            outputs = torch.cat([outputs, self.log_std.expand(len(outputs), -1)], dim=1)
+            # `len` would be a constant to `torch.jit.trace`.
+            outputs = torch.cat([outputs, self.log_std.expand(outputs.shape[0], -1)], dim=1)
         return {Columns.ACTION_DIST_INPUTS: outputs}
 
     def to_policy(self) -> MLP:
