@@ -56,6 +56,24 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
     assert [record for record in caplog.records if record.message.startswith(name)]
 
 
+def test_a_death_does_not_use_up_the_patience_with_errors(service, tmp_path):
+    work = service.work()
+    expected = service.undisturbed(work)
+    service.pids()
+    faults = {"bad_seed": env_seed(BAD), "bad_step": 70, "marker": str(tmp_path / "happened")}
+    service.fail(fault=["kill", "raise"], **faults)
+    # Two errors would be too many, and so would be four deaths.
+    handle = service.rollouts(max_quota_attempts=2, quota_timeout_s=120.0).collect_work(work)
+    assert checked_digest(handle, work) == expected
+    assert handle.stats.num_quotas_redispatched == 2
+    service.pids()
+    service.fail(fault=["kill", "raise", "raise"], **faults | {"marker": str(tmp_path / "again")})
+    with pytest.raises(
+        CollectionError, match="in 2 attempts, and 1 in which its worker died(?s:.*)the physics exploded"
+    ):
+        service.rollouts(max_quota_attempts=2, quota_timeout_s=120.0).collect_work(work)
+
+
 def test_what_was_sent_again_is_read_back_from_the_prometheus_endpoint(service, tmp_path):
     """And an evaluation, which comes last, moves nothing of the training's."""
     service.pids()

@@ -5,12 +5,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import ray
 
 from tests.support.environments import policy_for, probe, strategy_of
 from tests.support.service import checked_digest
+from ttray.service import crew
 from ttray.service.service import RolloutService
 from ttray.service.stragglers import Pace
 from ttray.service.suppliers import Demand
@@ -110,6 +112,23 @@ def test_a_worker_that_dies_with_a_copied_quota_is_not_missed(service):
     assert checked_digest(again, work) == expected
     assert again.stats.num_quotas_redispatched == 0
     service.pids()
+
+
+def test_a_worker_that_is_slow_and_has_no_place_is_missed_once(monkeypatch):
+    class Silent:
+        needs = "1 CPU"
+
+        def ping(self, on_answer):
+            pass
+
+    monkeypatch.setattr(crew, "_REPORT_EVERY_S", -1.0)  # all have waited for long
+    found = crew.Crew(SimpleQueue())
+    found.set_members(dict.fromkeys(range(4), Silent()))
+    for worker in range(3):
+        found._take_ping(worker, None)
+    assert found.num_expected(busy=set()) == 3
+    found.slow.add(3)
+    assert found.num_expected(busy={3}) == 3
 
 
 def test_late_is_three_times_the_median_but_not_below_a_floor():

@@ -1,7 +1,8 @@
 """Environments of every supported kind, which can be told to fail in one trajectory at one step.
 
 An environment knows its trajectory by the seed of its reset (see `env_seed`). `marker` is the path of a
-file that limits a fault to one time, in whichever process it comes first. `faults` is the path of a JSON
+file that limits a fault to one time, in whichever process it comes first; a list of faults then happens in
+its order. `faults` is the path of a JSON
 file with the other arguments, read at every reset: actors that run already can be told to fail.
 """
 
@@ -116,11 +117,15 @@ class ProbeEnv(gymnasium.Env):
             return False
         if self._marker is None:
             return True
-        try:
-            os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return False
-        return True
+        in_order = self._fault if isinstance(self._fault, list) else [self._fault]
+        for number, fault in enumerate(in_order):
+            try:
+                os.close(os.open(f"{self._marker}{number or ''}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            self._fault = fault
+            return True
+        return False
 
     def _observe(self):
         match self.observation_space:

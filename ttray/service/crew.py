@@ -123,9 +123,10 @@ class Crew:
             busy: Workers that are still at something older.
         """
         now = time.monotonic()
-        unplaced = sum(now - since > _REPORT_EVERY_S for since in self._asked.values())
-        useless = (busy | self.slow | self.gone.keys()) & self.channels.keys()
-        return max(len(self.channels) - len(useless) - unplaced, 1)
+        unplaced = {worker for worker, since in self._asked.items() if now - since > _REPORT_EVERY_S}
+        # A set, because one worker may be several of these.
+        useless = (busy | self.slow | unplaced | self.gone.keys()) & self.channels.keys()
+        return max(len(self.channels) - len(useless), 1)
 
     def alive(self) -> set[int]:
         """Workers that have answered and are not known to be dead or restarting."""

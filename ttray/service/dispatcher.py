@@ -15,6 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import islice, takewhile
 from queue import Empty, SimpleQueue
@@ -42,6 +43,19 @@ class CollectionError(RuntimeError):
     """The plan could not be collected; the message names the cause and the cure."""
 
 
+class _Loss(Enum):
+    """Why a quota was lost. Each kind is counted alone: deaths do not use up the patience with errors."""
+
+    ERROR = "its environment failed"
+    RAISE = "its worker raised"
+    DEATH = "its worker died"
+    HANG = "its worker hung"
+
+    def limit(self, settings: DispatchSettings) -> int:
+        """How often it may happen to a quota. What befalls a worker need not be the quota's fault."""
+        return settings.max_quota_attempts * (1 if self is _Loss.ERROR else 2)
+
+
 @dataclass(eq=False)
 class _Collection:
     """What one collection has yet to do."""
@@ -52,7 +66,7 @@ class _Collection:
     num_steps: Mapping[int, int]
     quotas: dict[int, Quota]
     pending: list[int]  # a heap of indices: the longest trajectories first
-    errors: Counter[int] = field(default_factory=Counter)
+    losses: Counter[tuple[int, _Loss]] = field(default_factory=Counter)  # by index and kind
     copies: Counter[int] = field(default_factory=Counter)  # on their way
     out: deque[_Flight] = field(default_factory=deque)  # in the order in which they left
     suspect: deque[_Flight] = field(default_factory=deque)  # the same, with workers that were too slow
@@ -171,7 +185,9 @@ class Dispatcher:
         self._flights[number] = flight
 
         def on_answer(answer: Answer) -> None:
-            self._events.put(partial(self._take_answer, number, answer))
+            # Timed here: the driver may be busy with something else for long before it looks at the answer.
+            time_s = time.monotonic() - flight.sent
+            self._events.put(partial(self._take_answer, number, answer, time_s))
 
         self.crew.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
 
@@ -215,21 +231,22 @@ class Dispatcher:
         except Empty:
             return
 
-    def _take_answer(self, number: int, answer: Answer) -> None:
+    def _take_answer(self, number: int, answer: Answer, time_s: float) -> None:
         flight = self._flights.pop(number, None)
         if flight is None:
             return  # its worker was killed for being late
         now, worker, outcome = flight.collection, flight.worker, answer.outcome
-        time_s = time.monotonic() - flight.sent
         now.copies[flight.quota.index] -= not flight.is_trial
         if isinstance(outcome, Exception):
             self.crew.ping(worker)
-            what = "raised" if isinstance(outcome, RayTaskError) else "died"
-            self._lose(flight, 2, f"worker {worker} {what}: {outcome}")
+            loss, what = (
+                (_Loss.RAISE, "raised") if isinstance(outcome, RayTaskError) else (_Loss.DEATH, "died")
+            )
+            self._lose(flight, loss, f"worker {worker} {what}: {outcome}")
             return
         self.crew.rest(worker)
         if isinstance(outcome, Failure):
-            self._lose(flight, 1, outcome.error)
+            self._lose(flight, _Loss.ERROR, outcome.error)
             return
         is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
         if now is self._current and now.tally.add(outcome, answer.table, worker):
@@ -240,14 +257,15 @@ class Dispatcher:
         if not is_late:
             self.crew.slow.discard(worker)
 
-    def _lose(self, flight: _Flight, patience: int, problem: str) -> None:
+    def _lose(self, flight: _Flight, loss: _Loss, problem: str) -> None:
         """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often."""
         now, index = flight.collection, flight.quota.index
         if now is not self._current or index in now.tally.receipts or flight.is_trial:
             return
-        now.errors[index] += 1
-        if now.errors[index] >= patience * self._settings.max_quota_attempts:
-            raise gave_up(flight.quota, now.errors[index], problem)
+        now.losses[index, loss] += 1
+        if now.losses[index, loss] >= loss.limit(self._settings):
+            others = {kind.value: now.losses[index, kind] for kind in _Loss if kind is not loss}
+            raise gave_up(flight.quota, now.losses[index, loss], problem, others)
         now.has_lost = True
         if now.copies[index] == 0:
             logger.warning("%s failed, sending it again: %s", flight.name, problem)
@@ -269,7 +287,7 @@ class Dispatcher:
             if flight.worker in self.crew.channels:
                 self.crew.channels[flight.worker].kill()
                 self.crew.ping(flight.worker)
-            self._lose(flight, 2, f"{problem}; raise it if quotas may take longer")
+            self._lose(flight, _Loss.HANG, f"{problem}; raise it if quotas may take longer")
 
     def _nobody_left(self) -> CollectionError:
         number, gone = len(self.crew.channels), self.crew.gone
@@ -285,9 +303,19 @@ class Dispatcher:
         )
 
 
-def gave_up(quota: Quota, attempts: int, error: str) -> CollectionError:
-    """The error of a quota that failed too often."""
+def gave_up(
+    quota: Quota, attempts: int, error: str, others: Mapping[str, int] | None = None
+) -> CollectionError:
+    """The error of a quota that failed too often.
+
+    Args:
+        quota: Which.
+        attempts: That failed in the same way.
+        error: Of the last of them.
+        others: Attempts that were lost in other ways, by what happened.
+    """
+    beside = "".join(f", and {number} in which {what}" for what, number in (others or {}).items() if number)
     return CollectionError(
         f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
-        f"{'attempt' if attempts == 1 else 'attempts'}. The last error:\n{error}"
+        f"{'attempt' if attempts == 1 else 'attempts'}{beside}. The last error:\n{error}"
     )

@@ -91,7 +91,8 @@ class DispatchSettings:
             vector slots much narrower or the quotas too small to be worth sending.
         quota_timeout_s: A worker that needs longer for one quota is killed and restarted.
         max_quota_attempts: How often a quota may fail by an error of its environment before the collection
-            gives up; twice as often where its worker dies or hangs, which need not be its fault.
+            gives up. Deaths and hangs of its worker are counted apart, and may happen twice as often each:
+            they need not be its fault.
         env_runner_wait_s: How long to go on without any worker alive. Nodes that an autoscaler starts take
             minutes to come.
         backup_quotas: Whether idle workers get copies of quotas that have been out for long.
