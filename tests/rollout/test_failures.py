@@ -85,11 +85,20 @@ def test_the_largest_number_is_no_fault():
     assert max(table.column("reward").to_numpy().max() for table in tables) == sys.float_info.max
 
 
-def test_a_fault_after_the_planned_end_is_none():
-    # Step 129 is the last of trajectory 4: what is observed afterwards is not part of the batch.
-    maker = probe(fault="nan_obs", bad_seed=env_seed(BAD_TRAJECTORY), bad_step=129)
-    tables, _ = roll(maker, mixed_strategy())
-    assert tables[0].num_rows == mixed_strategy().budget
+@pytest.mark.parametrize("slots", [1, 3, 64])
+def test_what_is_observed_after_the_last_step_must_be_finite_too(slots):
+    # Step 129 is the last of trajectory 4: what is observed afterwards is recorded as `last_obs`.
+    seed = env_seed(BAD_TRAJECTORY)
+    maker = probe(fault="nan_obs", bad_seed=seed, bad_step=129)
+    with pytest.raises(RolloutError) as caught:
+        roll(maker, mixed_strategy(), slots=slots)
+    message = str(caught.value)
+    assert message.startswith(f"ProbeEnv: trajectory {BAD_TRAJECTORY} failed at step 130 (")
+    assert f"seed={seed}" in message
+    assert "the observation is not finite: [" in message
+
+
+def test_a_truncation_at_the_planned_end_is_none():
     maker = probe(fault="truncate", bad_seed=env_seed(BAD_TRAJECTORY), bad_step=129)
     tables, _ = roll(maker, mixed_strategy())
     assert tables[0].num_rows == mixed_strategy().budget

@@ -181,7 +181,7 @@ class _Run:
         if cursor == 0:
             self._refill_noise()
         begun = time.perf_counter()
-        inputs = self._policy(obs)
+        inputs = self._policy(obs.copy())  # its own: some change what they are given
         assert inputs.shape == (len(obs), self._distribution.num_inputs)
         actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
         acted = time.perf_counter()
@@ -344,14 +344,20 @@ class _Run:
             if values.dtype.kind == "f" and not _is_surely_finite(values):
                 bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
                 bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything
-                found += [(*where, rank, name) for where in np.argwhere(bad)[:1].tolist()]
+                for vector_step, slot in np.argwhere(bad)[:1].tolist():
+                    position = int(self._owners()[vector_step, slot])
+                    found.append((vector_step, slot, rank, position, name, values[vector_step, slot]))
+        # Observed after the last step of a trajectory, where another may have begun already.
+        last_obs = np.concatenate(self._last_obs or [np.zeros((0, 1))])
+        if last_obs.dtype.kind == "f" and not _is_surely_finite(last_obs):
+            for each in np.flatnonzero(~np.isfinite(last_obs).all(axis=1)).tolist():
+                position = self._ended[each]
+                after = self._start[position] + self._num_rows[position]
+                found.append((after, self._slot_of[position], -1, position, "obs", last_obs[each]))
         if found:
-            vector_step, slot, _, name = min(found)
-            position = int(self._owners()[vector_step, slot])
+            vector_step, _, _, position, name, value = min(found, key=lambda each: each[:3])
             raise self._failure(
-                position,
-                vector_step - self._start[position],
-                f"the {_NOUNS[name]} is not finite: {self._buffers[name][vector_step, slot]}",
+                position, vector_step - self._start[position], f"the {_NOUNS[name]} is not finite: {value}"
             )
 
     def _owners(self) -> NDArray[np.int64]:
