@@ -13,6 +13,8 @@ from torch import nn
 from tests.support.modules import ImageModule, MeanModule, StackModule, module_for
 from tests.support.networks import assert_rows_stand_alone, observations
 from ttray.rllib import torch_policy
+from ttray.rllib.module import PolicyModule
+from ttray.rllib.policies import policy_of_module
 from ttray.rllib.torch_policy import TorchPolicy, proved_widths
 from ttray.rollout.observations import example_rows, structure_of
 
@@ -153,3 +155,54 @@ def test_examples_are_the_same_everywhere_and_moderate():
     assert np.array_equal(rows, example_rows(space, 8))
     assert np.abs(rows).max() < 1e3
     assert len(np.unique(rows)) == 32
+
+
+def hook(layer):
+    layer.register_forward_hook(lambda layer, inputs, output: output * 2.0)
+
+
+def pre_hook(layer):
+    layer.register_forward_pre_hook(lambda layer, inputs: (inputs[0] + 1.0,))
+
+
+def forward_of_its_own(layer):
+    layer.forward = lambda rows: nn.functional.linear(rows, layer.weight * 2.0)
+
+
+def parametrization(layer):
+    nn.utils.parametrizations.weight_norm(layer)
+    layer.parametrizations.weight.original0.data *= 3.0
+
+
+def spectral_norm_by_hook(layer):
+    nn.utils.spectral_norm(layer)
+
+
+@pytest.mark.parametrize(
+    "alter", [hook, pre_hook, forward_of_its_own, parametrization, spectral_norm_by_hook]
+)
+def test_what_was_added_to_a_layer_is_there_in_rollouts_too(as_in_a_new_process, alter):
+    module = module_for(spaces_of(11), StackModule, hidden_sizes=(7,))  # no multiples of 4
+    alter(module.net[0])
+    module.eval()
+    policy = TorchPolicy(module)
+    expected = module.forward_inference({"obs": torch.from_numpy(observations(11))})["action_dist_inputs"]
+    np.testing.assert_allclose(policy(observations(11)), expected.detach(), rtol=1e-4, atol=1e-5)
+    assert_rows_stand_alone(policy, observations(11))
+
+
+class DoublingPolicy(PolicyModule):
+    """ttray's own network with another last word."""
+
+    def _forward(self, batch, **kwargs):
+        outputs = super()._forward(batch, **kwargs)
+        return {name: value * 2.0 for name, value in outputs.items()}
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_called_and_not_its_parents_numpy_form():
+    config = {"hidden_sizes": (8,), "seed": 0}
+    parent, child = (module_for(spaces_of(4), each, **config) for each in (PolicyModule, DoublingPolicy))
+    rows = observations(4)
+    np.testing.assert_allclose(
+        policy_of_module(child)(rows), policy_of_module(parent)(rows) * 2.0, rtol=1e-3, atol=1e-6
+    )

@@ -54,8 +54,18 @@ def policy_of_module(module: RLModule) -> Policy:
     if isinstance(module, FilteredModule):
         mean, scale = module.mean.cpu().numpy().copy(), module.scale.cpu().numpy().copy()
         return FilteredPolicy(policy_of_module(module.inner), mean, scale)
-    to_policy = getattr(module, "to_policy", None)
-    return TorchPolicy(module) if to_policy is None else to_policy()
+    return module.to_policy() if _has_numpy_form(module) else TorchPolicy(module)
+
+
+def _has_numpy_form(module: Any) -> bool:
+    """Whether `to_policy` computes what calling the module does: a subclass may have a forward of its own."""
+
+    def distance(name: str) -> int:
+        return next(at for at, each in enumerate(type(module).__mro__) if name in vars(each))
+
+    if not hasattr(module, "to_policy"):
+        return False
+    return all(distance("to_policy") <= distance(name) for name in ("_forward", "_forward_exploration"))
 
 
 def distribution_inputs(
@@ -77,7 +87,7 @@ def distribution_inputs(
                 outputs = module.forward_inference({Columns.OBS: observations})
                 inputs = outputs[Columns.ACTION_DIST_INPUTS].clone()
         elif callable(module):
-            inputs = torch.from_numpy(module(obs.numpy()))
+            inputs = torch.from_numpy(module(obs.numpy().copy()))
         else:
             raise ValueError(
                 "policy must be an RLModule, the path of a run or of a checkpoint, or a function, found "

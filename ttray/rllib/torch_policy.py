@@ -87,10 +87,14 @@ class TorchPolicy:
 
 
 def observation_structure(module: RLModule) -> Any:
-    """How a module wants its observations: in the shape of their space, unless it says that flat will do."""
+    """How a module wants its observations: in the shape of their space, unless it says that flat will do.
+
+    They are the module's own, so that a layer that works in place changes no recorded observation.
+    """
     if getattr(module, "takes_flat_observations", False):
-        return lambda rows: rows
-    return structure_of(module.observation_space)
+        return torch.clone
+    structure = structure_of(module.observation_space)
+    return lambda rows: structure(rows.clone())
 
 
 def proved_widths(module: RLModule) -> tuple[int, ...]:
@@ -182,9 +186,18 @@ class _AlignedLinear(nn.Linear):
 
 
 def _with_aligned_layers(module: Any) -> Any:
-    """Replaces the linear layers that need it, in place."""
+    """Replaces the linear layers that need it, in place; those that do more than multiply stay."""
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) in (nn.Linear, _AlignedLinear) and layer.in_features % 4:
+            is_linear = type(layer) in (nn.Linear, _AlignedLinear) and layer.in_features % 4
+            if is_linear and not is_altered(layer):
                 setattr(parent, name, _AlignedLinear(layer))
     return module
+
+
+def is_altered(layer: nn.Module) -> bool:
+    """Whether calling this layer does something else than its class says: hooks, or a `forward` of its own.
+
+    `weight_norm` and `spectral_norm` of old are such hooks; parametrizations change the class itself.
+    """
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
