@@ -15,6 +15,7 @@ import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import get_trainable_cls
+from ray.tune.trainable import trainable
 
 import ttray
 from tests.support.modules import OwnModule
@@ -313,3 +314,9 @@ def test_table_survives_the_object_store_without_a_copy(how):
     batch = as_tensors(fetched)
     for tensor in (batch.t, batch.obs, batch.action, batch.reward, batch.log_prob, batch.dist_inputs):
         assert_within([(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)], addresses_of(fetched))
+
+
+def test_an_algorithm_leaves_no_directory_in_the_home(monkeypatch, tmp_path):
+    monkeypatch.setattr(trainable, "DEFAULT_STORAGE_PATH", str(tmp_path / "ray_results"))
+    trained(small_config(), iterations=1)
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from dataclasses import replace
 from threading import Timer
 
@@ -113,6 +114,41 @@ def test_a_worker_that_hangs_is_left_behind(service, expected, caplog, monkeypat
         os.kill(victim, signal.SIGCONT)
     assert "worker 1 is lost while the bound is computed" in caplog.text
     assert "no answer for" in caplog.text
+
+
+def test_a_worker_that_waits_for_rows_of_a_lost_one_is_not_lost_too(
+    service, expected, caplog, monkeypatch, tmp_path
+):
+    """As where the network between two hosts is gone for longer than a worker may be silent."""
+    monkeypatch.setattr(elsewhere, "_LEAST_PATIENCE_S", 2.0)
+    monkeypatch.setattr(elsewhere, "_PATIENCE", 0.0)
+    victim = service.pids(2)[1]
+    module, holder, _rollouts = elsewhere_holder(service, 2, Disturbed)
+    network = tmp_path / "network"
+
+    @ray.remote(num_cpus=0)
+    def behind_the_network(message, network):
+        while not os.path.exists(network):
+            time.sleep(0.1)
+        return message
+
+    def lose():
+        for position, worker in holder._worker_of.items():
+            if worker == 1:
+                piece = holder._pieces[position]
+                table = behind_the_network.remote(piece.table, str(network))
+                holder._pieces[position] = replace(piece, table=table)
+        os.kill(victim, signal.SIGSTOP)
+        Timer(7.0, network.touch).start()
+
+    holder.disturb_at("sums", lose)
+    try:
+        with holder:
+            assert improved(module, holder) == expected
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    assert "worker 1 is lost while the bound is computed" in caplog.text
+    assert "worker 0 is lost" not in caplog.text
 
 
 def test_rows_that_are_gone_are_collected_again(service, expected, caplog):

@@ -69,7 +69,7 @@ def test_a_death_does_not_use_up_the_patience_with_errors(service, tmp_path):
     service.pids()
     service.fail(fault=["kill", "raise", "raise"], **faults | {"marker": str(tmp_path / "again")})
     with pytest.raises(
-        CollectionError, match="in 2 attempts, and 1 in which its worker died(?s:.*)the physics exploded"
+        CollectionError, match=r"in 2 attempts, and 1 in which its worker died(?s:.*)the physics exploded"
     ):
         service.rollouts(max_quota_attempts=2, quota_timeout_s=120.0).collect_work(work)
 

@@ -30,6 +30,7 @@ from ttray.rllib.env_runner import GroupSupplier, maker_from_config
 from ttray.rllib.inherited import warn_of_ignored
 from ttray.rllib.lazy_group import LazyGroup, with_names
 from ttray.rllib.learner import BatchTrainingData
+from ttray.rllib.no_directory import NoDirectory
 from ttray.rllib.policies import policy_of_module
 from ttray.rllib.policy_files import policy_files, training_with
 from ttray.rllib.quick_start import quick_start
@@ -45,7 +46,7 @@ _STATE = "ttray"
 _setup = with_names(Algorithm.setup, EnvRunnerGroup=LazyGroup)
 
 
-class TTPOIS(Algorithm):
+class TTPOIS(NoDirectory):
     """Policy search with truncated trajectories; see `TTPOISConfig`."""
 
     config: TTPOISConfig

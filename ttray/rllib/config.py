@@ -173,8 +173,9 @@ class TTPOISConfig(AlgorithmConfig):
         Args:
             quotas_per_env_runner: How finely the plan is split; None chooses.
             quota_timeout_s: A runner that needs longer for a quota is killed and restarted.
-            max_quota_attempts: How often a quota may fail by an error of its environment before training stops
-                with an error. Deaths and hangs of its env runner are counted apart, up to twice as many each.
+            max_quota_attempts: How often a quota may fail by an error of its environment before training
+                stops with an error. Deaths and hangs of its env runner are counted apart, up to twice as
+                many each.
             env_runner_wait_s: How long to go on without any runner alive.
             label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
             backup_quotas: Whether idle runners get copies of quotas that have been out for long.

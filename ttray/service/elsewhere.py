@@ -38,11 +38,12 @@ _LARGE = 50_000  # bytes of parameters from which on they are put into the objec
 
 @dataclass(frozen=True)
 class _Flight:
-    """A question on its way: to whom, about which pieces, and since when."""
+    """A question on its way: to whom, about which pieces, since when, and whether rows must travel first."""
 
     worker: int
     pieces: tuple[int, ...]
     sent: float
+    fetches: bool
 
 
 class PartsElsewhere:
@@ -66,7 +67,8 @@ class PartsElsewhere:
         rows = [receipt.num_rows for receipt in handle.receipts]
         self._worker_of: dict[int, int | None] = dict(enumerate(share(handle.makers, rows, self._workers)))
         self._here: dict[int, PartsHere] = {}
-        self._events: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self._holds: set[tuple[int, int]] = set()  # workers and the pieces that they have answered for
+        self._events: SimpleQueue[tuple[int, Any, float]] = SimpleQueue()
         self._flights: dict[int, _Flight] = {}
         self._numbers = itertools.count()
         self._longest_s: float | None = None
@@ -90,25 +92,27 @@ class PartsElsewhere:
         self._ask(request, values, range(len(self._pieces)), tree)
         while self._flights:
             try:
-                number, outcome = self._events.get(timeout=self._wait_s())
+                number, outcome, came = self._events.get(timeout=self._wait_s())
             except Empty:
                 for number in [
                     number for number, flight in self._flights.items() if self._left_s(flight) <= 0
                 ]:
-                    problem = TimeoutError(f"no answer for {self._patience_s():.0f} s")
-                    self._lose(self._flights.pop(number), problem, request, values, tree)
+                    flight = self._flights.pop(number)
+                    problem = TimeoutError(f"no answer for {self._patience_s(flight):.0f} s")
+                    self._lose(flight, problem, request, values, tree)
                 continue
-            flight = self._flights.pop(number, None)
-            if flight is None:
+            if number not in self._flights:
                 continue  # of a worker that counts as lost
+            flight = self._flights.pop(number)
             if isinstance(outcome, Exception):
                 self._lose(flight, outcome, request, values, tree)
                 continue
-            self._longest_s = max(self._longest_s or 0.0, time.monotonic() - flight.sent)
+            self._longest_s = max(self._longest_s or 0.0, came - flight.sent)
             if outcome.lost:
                 self._collect_again(outcome.lost)
                 self._ask(request, values, flight.pieces, tree)
             else:
+                self._holds.update((flight.worker, position) for position in flight.pieces)
                 tree.update({node: as_tensor(value) for node, value in outcome.nodes.items()})
         return tree.total()
 
@@ -121,7 +125,8 @@ class PartsElsewhere:
         for worker, pieces in by_worker.items():
             assert worker is not None
             number = next(self._numbers)
-            self._flights[number] = _Flight(worker, tuple(pieces), time.monotonic())
+            fetches = any((worker, position) not in self._holds for position in pieces)
+            self._flights[number] = _Flight(worker, tuple(pieces), time.monotonic(), fetches)
             question = Question(
                 self._search,
                 self._shared,
@@ -134,7 +139,8 @@ class PartsElsewhere:
             tree.update(self._held_here(position).nodes(request))
 
     def _take(self, number: int, outcome: Reply | Exception) -> None:
-        self._events.put((number, outcome))
+        # Timed here: this process may be evaluating parts itself.
+        self._events.put((number, outcome, time.monotonic()))
 
     def _lose(
         self, flight: _Flight, problem: Exception, request: Request, values: Any, tree: TreeSum[Any]
@@ -170,13 +176,14 @@ class PartsElsewhere:
         for position, table in zip(positions, self._handle.collect_again(positions), strict=True):
             self._pieces[position] = Piece(self._pieces[position].quota, ray.put(to_message(table)))
 
-    def _patience_s(self) -> float:
-        if self._longest_s is None:
+    def _patience_s(self, flight: _Flight) -> float:
+        """How long a worker may take: rows may be behind a network that is gone for a while, and not it."""
+        if self._longest_s is None or flight.fetches:
             return self._timeout_s
         return min(max(_LEAST_PATIENCE_S, _PATIENCE * self._longest_s), self._timeout_s)
 
     def _left_s(self, flight: _Flight) -> float:
-        return flight.sent + self._patience_s() - time.monotonic()
+        return flight.sent + self._patience_s(flight) - time.monotonic()
 
     def _wait_s(self) -> float:
         return max(min(self._left_s(flight) for flight in self._flights.values()), 0.0)
