@@ -130,7 +130,7 @@ def test_a_configuration_is_plain_or_refused(make, values):
 
 
 def run_of(**values):
-    run = Run.of({"environment": "CartPole-v1", "horizon": 40, "budget": 240, **values})
+    run = Run.of(**{"environment": "CartPole-v1", "horizon": 40, "budget": 240, **values})
     run.config().validate()
     return run
 

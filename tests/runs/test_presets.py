@@ -75,7 +75,7 @@ def test_quick_presets_come_first_and_have_what_makes_them_quick() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_can_be_run_with_every_discount_of_its_own(name: str, algorithm: str) -> None:
     for gamma in PRESETS[name].gammas:
-        run = Run(name, algorithm=algorithm, gamma=gamma)
+        run = Run.of(preset=name, algorithm=algorithm, gamma=gamma)
         run.config().validate()
         assert (run.importance_weights, run.baseline) == (
             PRESETS[name].importance_weights,

@@ -20,7 +20,7 @@ in_a_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (Debia
 
 def leave_run(directory, returns, **settings):
     """Writes what a run leaves, without training it."""
-    run = Run("dam-fast", **settings)
+    run = Run.of(preset="dam-fast", **settings)
     directory.mkdir(parents=True)
     (directory / DESCRIPTION).write_text(json.dumps(run.to_settings()))
     rows = [

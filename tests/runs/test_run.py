@@ -9,7 +9,7 @@ from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 
 
 def own(**settings):
-    return Run(environment="CartPole-v1", horizon=200, budget=8000, **settings)
+    return Run.of(environment="CartPole-v1", horizon=200, budget=8000, **settings)
 
 
 def test_what_is_registered_can_be_trained():
@@ -17,9 +17,9 @@ def test_what_is_registered_can_be_trained():
 
 
 def test_without_preset_and_environment_it_is_the_dam():
-    run = Run()
+    run = Run.of()
     assert (run.preset, run.environment, run.name) == ("dam", "ttray/Dam-v0", "dam-TTPOIS-0.95-0")
-    assert Run("dam-4320", gamma=0.9, seed=3, algorithm="POIS").name == "dam-4320-POIS-0.9-3"
+    assert Run.of(preset="dam-4320", gamma=0.9, seed=3, algorithm="POIS").name == "dam-4320-POIS-0.9-3"
 
 
 def test_an_environment_of_ones_own_has_the_defaults_of_the_configuration():
@@ -42,30 +42,29 @@ def test_an_environment_of_ones_own_has_the_defaults_of_the_configuration():
 
 def test_how_it_plans_weights_and_subtracts_is_the_presets_unless_it_is_said():
     names = ("strategy", "importance_weights", "baseline")
-    paper, pois = Run("dam"), Run("dam", algorithm="POIS")
+    paper, pois = Run.of(preset="dam"), Run.of(preset="dam", algorithm="POIS")
     assert [getattr(paper, name) for name in names] == ["truncated", "trajectory", "none"]
     assert [getattr(pois, name) for name in names] == ["uniform", "trajectory", "none"]
     said = {"strategy": "adaptive", "importance_weights": "per_decision", "baseline": "per_step"}
-    config = Run("dam", **said).config()
+    config = Run.of(preset="dam", **said).config()
     assert {name: getattr(config, name) for name in names} == said
 
 
 def test_a_run_is_named_by_its_environment_where_there_is_no_preset():
     assert own().name == "CartPole-v1-TTPOIS-0.99-0"
-    namespaced = Run(environment="ttray/Dam-v0", horizon=9, budget=90, gamma=1.0)
+    namespaced = Run.of(environment="ttray/Dam-v0", horizon=9, budget=90, gamma=1.0)
     assert namespaced.name == "ttray-Dam-v0-TTPOIS-1.0-0"  # one directory, not two
 
 
 def test_a_preset_and_an_environment_exclude_each_other():
-    for make in (Run, lambda name, environment: choose_task(preset_name=name, environment=environment)):
-        with pytest.raises(ValueError, match=r"preset 'dam' .* found 'CartPole-v1' .* leave one of them out"):
-            make("dam", environment="CartPole-v1")
+    with pytest.raises(ValueError, match=r"preset 'dam' .* found 'CartPole-v1' .* leave one of them out"):
+        choose_task(preset_name="dam", environment="CartPole-v1")
 
 
 @pytest.mark.parametrize("given", [{}, {"horizon": 10}, {"budget": 10}], ids=str)
 def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
     with pytest.raises(ValueError, match="'CartPole-v1' has no preset, so pass both horizon and budget"):
-        Run(environment="CartPole-v1", **given)
+        Run.of(environment="CartPole-v1", **given)
 
 
 @pytest.mark.parametrize(
@@ -87,4 +86,4 @@ def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
 )
 def test_bad_settings_are_value_errors(settings, message):
     with pytest.raises(ValueError, match=message):
-        Run(**settings)
+        Run.of(**settings)

@@ -9,9 +9,9 @@ OWN = {"hidden_sizes": [7], "importance_weight_clip": None, "gain_tolerance": 1e
 
 
 def test_values_are_numbers_words_lists_truth_or_none():
-    texts = ["a=1", "b = 0.5", "c=[1, 2]", "d=binary", "e=none", "f=false", 'g="a b"', "h=x=y"]
+    texts = ["a=1", "b = 0.5", "c=[1, 2]", "d=binary", "preset=none", "f=false", 'g="a b"', "h=x=y"]
     assert parse_settings(texts) == {
-        "a": 1, "b": 0.5, "c": [1, 2], "d": "binary", "e": None, "f": False, "g": "a b", "h": "x=y",
+        "a": 1, "b": 0.5, "c": [1, 2], "d": "binary", "preset": None, "f": False, "g": "a b", "h": "x=y",
     }  # fmt: skip
 
 
@@ -24,7 +24,8 @@ def test_what_is_no_setting_is_refused(texts):
 def test_what_is_written_is_read_again(tmp_path):
     settings = {
         "a": 0.1,
-        "b": None,
+        "num_learner_threads": None,
+        "baseline": "none",
         "c": 'γ "quoted"',
         "d": [1, 2],
         "e": True,
@@ -48,19 +49,19 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
     "basis", [{"preset": "dam"}, {"environment": "CartPole-v1", "horizon": 9, "budget": 90}]
 )
 def test_a_run_made_of_the_settings_of_another_is_the_same(tmp_path, basis):
-    run = Run.of(basis | OWN | {"seed": 3})
+    run = Run.of(**basis | OWN | {"seed": 3})
     assert (run.hidden_sizes, run.importance_weight_clip) == ((7,), None)
     assert (run.config().gain_tolerance, run.config().backup_quotas) == (1e-3, False)
     write_settings(tmp_path / "run.toml", run.to_settings())
-    assert Run.of(read_settings(tmp_path / "run.toml")) == run
+    assert Run.of(**read_settings(tmp_path / "run.toml")) == run
 
 
 def test_a_preset_goes_with_its_own_environment_only():
-    assert Run(preset="dam", environment="ttray/Dam-v0") == Run(preset="dam")
+    assert Run.of(preset="dam", environment="ttray/Dam-v0") == Run.of(preset="dam")
     with pytest.raises(ValueError, match="leave one of them out"):
-        Run(preset="dam", environment="CartPole-v1")
+        Run.of(preset="dam", environment="CartPole-v1")
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'hidden_sizes'"):
-        Run(settings={"hiden_sizes": [3]})
+        Run.of(settings={"hiden_sizes": [3]})

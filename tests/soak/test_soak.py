@@ -143,7 +143,7 @@ def test_a_single_other_bit_is_seen():
     trainings = [small_config(seed=seed).build_algo() for seed in (0, 0, 0, 1)]
     killer = Killer([], dict)
     try:
-        result = SoakResult(Run(num_env_runners=1), Schedule(0, 1.0))
+        result = SoakResult(Run.of(num_env_runners=1), Schedule(0, 1.0))
         result.iterations.append(_iteration(trainings[:2], killer))
         assert result.is_survived
         result.iterations.append(_iteration(trainings[2:], killer))
@@ -156,7 +156,7 @@ def test_a_single_other_bit_is_seen():
 
 def test_the_figures_are_what_happened():
     times = [9.0, 1.0, 1.0, 4.0, 2.0]
-    result = SoakResult(Run(num_env_runners=2), Schedule(0, 1.0))
+    result = SoakResult(Run.of(num_env_runners=2), Schedule(0, 1.0))
     for number, time_s in enumerate(times):
         disturbed = time_s == 4.0
         runners = 1 if time_s == 2.0 else 2
@@ -172,8 +172,8 @@ def test_the_figures_are_what_happened():
 
 def test_what_cannot_be_soaked_is_refused():
     with pytest.raises(ValueError, match="needs a number of env runners to disturb, found 0"):
-        soak(Run(num_env_runners=0))
+        soak(Run.of(num_env_runners=0))
     with pytest.raises(ValueError, match="minutes must be a finite number above 0, found 0"):
-        soak(Run(), minutes=0)
+        soak(Run.of(), minutes=0)
     with pytest.raises(ValueError, match="every_s must be a finite number above 0, found -1"):
-        soak(Run(), every_s=-1)
+        soak(Run.of(), every_s=-1)

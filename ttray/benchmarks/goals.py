@@ -37,12 +37,12 @@ class Goal:
 
     def run(self, seed: int, **others: str) -> Run:
         """With weights per decision and baselines, unless something else is said."""
-        return Run(gamma=self.gamma, seed=seed, num_env_runners=0, **(self.fast | others))
+        return Run.of(gamma=self.gamma, seed=seed, num_env_runners=0, **(self.fast | others))
 
     def papers_run(self, algorithm: str, seed: int) -> Run:
         """The paper's algorithm: TTPOIS or POIS."""
         settings = self.paper or self.fast | {"importance_weights": "trajectory", "baseline": "none"}
-        return Run(gamma=self.gamma, seed=seed, num_env_runners=0, algorithm=algorithm, **settings)
+        return Run.of(gamma=self.gamma, seed=seed, num_env_runners=0, algorithm=algorithm, **settings)
 
     def within(self, max_steps: int) -> Goal:
         """The same with fewer steps."""

@@ -65,7 +65,7 @@ def run(num_env_runners: Sequence[int] = (0, 1, 2), rounds: int = 30, warm_up: i
 
 def _beside_one_thread(rounds: int, warm_up: int) -> Finding:
     """Whole iterations in one process with two threads beside one, which do the same to the last bit."""
-    config = Run("dam", num_env_runners=0).config()
+    config = Run.of(preset="dam", num_env_runners=0).config()
     algorithms = {
         number: config.copy().training(num_learner_threads=number).build_algo() for number in (1, 2)
     }
@@ -79,7 +79,7 @@ def _beside_one_thread(rounds: int, warm_up: int) -> Finding:
 
 
 def _measure(num_env_runners: int, rounds: int, warm_up: int) -> dict[str, list[float]]:
-    algorithm = Run("dam", num_env_runners=num_env_runners).config().build_algo()
+    algorithm = Run.of(preset="dam", num_env_runners=num_env_runners).config().build_algo()
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     for iteration in range(warm_up + rounds):
         started = time.perf_counter()

@@ -121,7 +121,7 @@ def run(
 
 def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
     """The ratios of the rounds, and the rows per second of everything."""
-    run = Run(preset.name, gamma=gamma, num_env_runners=0)
+    run = Run.of(preset=preset.name, gamma=gamma, num_env_runners=0)
     module = run.config().get_rl_module_spec(env=gymnasium.make(preset.environment)).build()
     strategy = ttray.dcs.truncated(preset.horizon, preset.budget, gamma)
     table = ttray.collect(preset.environment, strategy=strategy, policy=module, gamma=gamma)

@@ -59,10 +59,10 @@ class _Problem:
 
     @property
     def settings(self) -> ImprovementSettings:
-        return Run(self.preset, gamma=self.gamma, num_env_runners=0).config().improvement_settings()
+        return Run.of(preset=self.preset, gamma=self.gamma, num_env_runners=0).config().improvement_settings()
 
     def module(self) -> nn.Module:
-        config = Run(self.preset, gamma=self.gamma, num_env_runners=0).config()
+        config = Run.of(preset=self.preset, gamma=self.gamma, num_env_runners=0).config()
         environment = gymnasium.make(PRESETS[self.preset].environment)
         built: nn.Module = config.get_rl_module_spec(env=environment).build()
         return built

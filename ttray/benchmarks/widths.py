@@ -38,7 +38,7 @@ def run(num_iterations: int = NUM_ITERATIONS, presets: tuple[str, ...] | None = 
     with torch_threads(1):
         for name in presets or [name for name in PRESETS if name not in PAPER_PRESETS]:
             for gamma in PRESETS[name].gammas:
-                ratios = width_ratios(Run(name, gamma=gamma, num_env_runners=0), num_iterations)
+                ratios = width_ratios(Run.of(preset=name, gamma=gamma, num_env_runners=0), num_iterations)
                 case = f"{name} {gamma:g}".replace(" 0.", " .")
                 report.add(
                     Finding(case, "width ÷ paper's", tuple(ratios), at_most=1.0),

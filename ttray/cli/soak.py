@@ -57,7 +57,7 @@ def soak(
     from ttray.runs.run import Run
     from ttray.soak.trial import soak as soaked
 
-    run = Run(
+    run = Run.of(
         preset=preset,
         environment=env,
         gamma=gamma,

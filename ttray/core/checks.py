@@ -190,6 +190,10 @@ def check_text(name: str, value: str, max_length: int = 10_000) -> str:
     """Returns a text that is not too long."""
     if not isinstance(value, str) or len(value) > max_length:
         raise ValueError(f"{name} must be a text of at most {max_length} characters, found {shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a character, which no file can hold
+        raise ValueError(f"{name} must be a text that can be written, found {shown(value)}") from None
     return str.__str__(value)
 
 

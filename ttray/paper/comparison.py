@@ -29,7 +29,7 @@ def runs_to_compare(seeds: Sequence[int], **settings: Any) -> list[Run]:
         seeds: Of the runs.
         **settings: Of `Run`, the same for all.
     """
-    return [Run(algorithm=algorithm, seed=seed, **settings) for algorithm in ALGORITHMS for seed in seeds]
+    return [Run.of(algorithm=algorithm, seed=seed, **settings) for algorithm in ALGORITHMS for seed in seeds]
 
 
 def compare(

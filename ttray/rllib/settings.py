@@ -110,3 +110,14 @@ INHERITED: Mapping[str, Check] = {
 }
 
 CHECKS: Mapping[str, Check] = {**OWN, **INHERITED}
+
+OF_THE_CLUSTER = frozenset(DispatchSettings.checks) | {
+    "label_selector",
+    "num_cpus_per_env_runner",
+    "num_env_runners",
+    "num_envs_per_env_runner",
+    "num_learner_threads",
+    "num_learners",
+    "optimise_on",
+}
+"""Settings of where and how patiently something is computed: none of them changes a result."""

@@ -9,38 +9,53 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any, Self
 
-from ttray.core.checks import Check, check_count, check_kind, check_one_of, optional, settle, shown
+from ttray.core.checks import (
+    Check,
+    check_count,
+    check_gamma,
+    check_kind,
+    check_one_of,
+    check_text,
+    optional,
+    settle,
+    shown,
+)
 from ttray.rllib.config import POISConfig, TTPOISConfig
-from ttray.rllib.settings import CHECKS, MAX_SEED
+from ttray.rllib.settings import CHECKS, MAX_SEED, OF_THE_CLUSTER
+from ttray.runs.presets import preset
 from ttray.runs.tasks import choose_task
 from ttray.service.settings import check_label_selector
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
 _MAX_ITERATIONS = 10**6  # each has a row in memory and in `metrics.csv`
 
-# Of the fields that nothing else completes; None is for what the preset or the algorithm says.
-_FIELD_CHECKS: Mapping[str, Check] = {
+# What the configuration of RLlib does not know, or not as a run has it.
+_OWN_CHECKS: Mapping[str, Check] = {
+    "preset": optional(lambda _, value: preset(value).name),
     "algorithm": partial(check_one_of, choices=ALGORITHMS),
+    "environment": check_text,
+    "gamma": lambda _, value: check_gamma(value),
     "seed": partial(check_count, minimum=0, maximum=MAX_SEED),
     "num_iterations": partial(check_count, maximum=_MAX_ITERATIONS),
-    "num_env_runners": CHECKS["num_env_runners"],
-    "label_selector": CHECKS["label_selector"],
     "checkpoint_every": partial(check_count, maximum=_MAX_ITERATIONS),
     "keep": partial(check_count, maximum=_MAX_ITERATIONS),
-    **{name: optional(CHECKS[name]) for name in ("delta", "strategy", "importance_weights", "baseline")},
-    "settings": partial(check_kind, kind=Mapping),
 }
 
+CHANGE_NO_RESULT = frozenset({"num_iterations", "checkpoint_every", "keep"}) | OF_THE_CLUSTER
+"""Settings that may be others when a run goes on: how far, and where and how patiently it is computed."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
-    """What to train.
+    """What to train: every setting that holds. `Run.of` completes what a person says.
 
     Attributes:
-        preset: Name of a preset, whose settings hold where nothing else is said; the dam's if neither this
-            nor an environment is named, None with an environment of one's own.
+        preset: Name of the preset that the settings come from; None with an environment of one's own.
         algorithm: "TTPOIS" or "POIS".
-        gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
+        environment: Gymnasium id.
+        horizon: Longest trajectory.
+        budget: Environment steps per iteration.
+        gamma: Discount, 0 < γ ≤ 1.
         seed: Of everything random.
         num_iterations: When to stop.
         num_env_runners: Remote collectors, or "auto" for as many as the cluster has CPUs for; 0 collects in
@@ -48,51 +63,88 @@ class Run:
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         keep: Checkpoints to keep.
-        environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
-            budget are needed, and the defaults of `TTPOISConfig` hold for all else.
-        horizon: Longest trajectory in place of the preset's.
-        budget: Environment steps per iteration in place of the preset's.
-        delta: Confidence of the bound in place of the preset's.
-        strategy: How batches are planned in place of the preset's, or of the algorithm's.
-        importance_weights: "trajectory" or "per_decision" in place of the preset's.
-        baseline: "none" or "per_step" in place of the preset's.
+        delta: Confidence of the bound.
+        strategy: How batches are planned.
+        importance_weights: "trajectory" or "per_decision".
+        baseline: "none" or "per_step".
         hidden_sizes: Widths of the network's hidden layers.
         num_offline_iterations: Offline iterations per batch.
         importance_weight_clip: Largest importance weight; None where not applied.
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
         settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` that have no name above,
-            such as `gain_tolerance`; and, in place of a preset's, of those that have.
+            such as `gain_tolerance`.
     """
 
-    preset: str | None = None
+    preset: str | None
     algorithm: str = "TTPOIS"
-    gamma: float | None = None
+    gamma: float
     seed: int = 0
     num_iterations: int = 60
     num_env_runners: int | str = 2
     label_selector: dict[str, str] | None = None
     checkpoint_every: int = 10
     keep: int = 3
-    environment: str | None = None
-    horizon: int | None = None
-    budget: int | None = None
-    delta: float | None = None
-    strategy: str | None = None
-    importance_weights: str | None = None
-    baseline: str | None = None
-    hidden_sizes: tuple[int, ...] = field(init=False)
-    num_offline_iterations: int = field(init=False)
-    importance_weight_clip: float | None = field(init=False)
-    min_max_reward: float | None = field(init=False)
+    environment: str
+    horizon: int
+    budget: int
+    delta: float
+    strategy: str
+    importance_weights: str
+    baseline: str
+    hidden_sizes: tuple[int, ...]
+    num_offline_iterations: int
+    importance_weight_clip: float | None
+    min_max_reward: float | None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """A run from settings of all kinds by name, such as those that a file holds."""
-        own = {each.name for each in fields(cls) if each.init} - {"settings"}
+    def of(cls, *, settings: Mapping[str, Any] | None = None, **said: Any) -> Self:
+        """Completes what a person said: by the preset, or by the defaults of `TTPOISConfig`.
+
+        The dam's preset if neither a preset nor an environment is named. An environment of one's own needs a
+        budget, and a horizon unless it has a time limit.
+
+        Args:
+            settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` by name, before
+                all else.
+            **said: Any setting by name, such as those that a file holds. None is for what was not said,
+                unless it is a value of that setting.
+        """
+        check_kind("settings", {} if settings is None else settings, Mapping)
+        for name in settings or ():
+            if name not in setting_names():
+                raise _unknown(name)
+        said |= settings or {}
+        said = {name: value for name, value in said.items() if value is not None or may_be_none(name)}
+        algorithm = _OWN_CHECKS["algorithm"]("algorithm", said.get("algorithm", cls.algorithm))
+        task = choose_task(
+            preset_name=said.pop("preset", None),
+            environment=said.pop("environment", None),
+            horizon=said.pop("horizon", None),
+            budget=said.pop("budget", None),
+            gamma=said.pop("gamma", None),
+        )
+        defaults = _defaults(algorithm)
+        source = task.preset or defaults
+        named: dict[str, Any] = {
+            "delta": source.delta,
+            "strategy": source.strategy or defaults.strategy,
+            "importance_weights": source.importance_weights,
+            "baseline": source.baseline,
+            "hidden_sizes": tuple(source.hidden_sizes),
+            "num_offline_iterations": source.num_offline_iterations,
+            "importance_weight_clip": source.importance_weight_clip,
+            "min_max_reward": source.min_max_reward,
+        }
+        others = said.keys() - _names_of_fields()
         return cls(
-            **{key: value for key, value in settings.items() if key in own},
-            settings={key: value for key, value in settings.items() if key not in own},
+            preset=None if task.preset is None else task.preset.name,
+            environment=task.environment,
+            horizon=task.horizon,
+            budget=task.budget,
+            gamma=task.gamma,
+            settings={name: value for name, value in said.items() if name in others},
+            **named | {name: value for name, value in said.items() if name not in others},
         )
 
     def to_settings(self) -> dict[str, Any]:
@@ -101,45 +153,23 @@ class Run:
         return named | named.pop("settings")
 
     def __post_init__(self) -> None:
-        settle(self, _FIELD_CHECKS)
+        settle(self, {name: _check_of(name) for name in _names_of_fields()})
         check_label_selector(self.label_selector, self.num_env_runners)
-        for key in self.settings:
-            if key not in setting_names():
-                raise ValueError(f"there is no setting {shown(key)}{_meant(key)}")
-        given = {key: CHECKS[key](key, value) for key, value in self.settings.items()}
-        task = choose_task(
-            preset_name=self.preset,
-            environment=self.environment,
-            horizon=self.horizon,
-            budget=self.budget,
-            gamma=self.gamma,
-        )
-        defaults = _defaults(self.algorithm)
-        settings = task.preset or defaults
-        complete: dict[str, Any] = {
-            "preset": task.preset and task.preset.name,
-            "gamma": task.gamma,
-            "environment": task.environment,
-            "horizon": task.horizon,
-            "budget": task.budget,
-            "delta": settings.delta if self.delta is None else self.delta,
-            "strategy": self.strategy or settings.strategy or defaults.strategy,
-            "importance_weights": self.importance_weights or settings.importance_weights,
-            "baseline": self.baseline or settings.baseline,
-            "hidden_sizes": tuple(settings.hidden_sizes),
-            "num_offline_iterations": settings.num_offline_iterations,
-            "importance_weight_clip": settings.importance_weight_clip,
-            "min_max_reward": settings.min_max_reward,
-        }
-        complete |= {key: given.pop(key) for key in list(given) if key in complete}
-        complete["settings"] = given
-        for name, value in complete.items():
-            object.__setattr__(self, name, value)
+        for name in self.settings:
+            if name not in setting_names() or name in _names_of_fields():
+                raise _unknown(name)
+        checked = {name: CHECKS[name](name, value) for name, value in self.settings.items()}
+        object.__setattr__(self, "settings", checked)
+        if self.preset is not None and preset(self.preset).environment != self.environment:
+            raise ValueError(
+                f"preset {self.preset!r} is of {preset(self.preset).environment}, found environment "
+                f"{shown(self.environment)}; leave one of them out"
+            )
 
     @property
     def subject(self) -> str:
         """What is learned, in a word: the preset, or the environment where there is none."""
-        return self.preset or str(self.environment)
+        return self.preset or self.environment
 
     @property
     def file_name(self) -> str:
@@ -199,10 +229,32 @@ def _names_by_method() -> Mapping[str, frozenset[str]]:
 
 
 def setting_names() -> frozenset[str]:
-    """What `Run.settings` may name."""
+    """Arguments of the config, by which `settings` of `Run.of` may change what a preset says."""
     return frozenset().union(*_names_by_method().values())
 
 
-def _meant(key: str) -> str:
-    close = get_close_matches(str(key), setting_names(), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(sorted(setting_names()))}"
+@cache
+def _names_of_fields() -> frozenset[str]:
+    return frozenset(each.name for each in fields(Run)) - {"settings"}
+
+
+def _check_of(name: str) -> Check:
+    return _OWN_CHECKS.get(name) or CHECKS[name]
+
+
+@cache
+def may_be_none(name: str) -> bool:
+    """Whether None is a value of a setting, which files and command lines write as "none"."""
+    if name not in setting_names() | _names_of_fields():
+        return False
+    try:
+        return _check_of(name)(name, None) is None
+    except ValueError:
+        return False
+
+
+def _unknown(name: str) -> ValueError:
+    names = sorted(setting_names())
+    close = get_close_matches(str(name), names, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(names)}"
+    return ValueError(f"there is no setting {shown(name)}{meant}")

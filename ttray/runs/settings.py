@@ -1,6 +1,7 @@
 """Settings by name, as people write them: `key=value` on a command line, or lines of a TOML file.
 
-What TOML has no word for is the string "none": no limit, where a setting may have one.
+TOML has no word for None. It is written as "none" where it is a value of the setting (no limit, no preset);
+of all others that is a word like any other, such as the baseline's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from ttray.runs.run import may_be_none
 
 _NONE = "none"
 
@@ -27,15 +30,15 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"a setting is written key=value, found {text!r}")
         if key in settings:
             raise ValueError(f"{key} is set twice, to {settings[key]!r} and to {value}")
-        settings[key] = _value(value)
+        settings[key] = _meant(key, _value(value))
     return settings
 
 
 def _value(text: str) -> Any:
     try:
-        return _from_toml(tomllib.loads(f"value = {text}")["value"])
+        return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
-        return _from_toml(text)  # a word without quotes
+        return text  # a word without quotes
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {problem.strerror}; pass the run.toml of a run") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{path} is no TOML file: {problem}") from None
-    return {key: _from_toml(value) for key, value in found.items()}
+    return {key: _meant(key, value) for key, value in found.items()}
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
@@ -60,15 +63,16 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def _from_toml(value: Any) -> Any:
-    return None if value == _NONE else value
+def _meant(key: str, value: Any) -> Any:
+    return None if value == _NONE and may_be_none(key) else value
 
 
 def _to_toml(value: Any) -> str:
     if value is None:
         return json.dumps(_NONE)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_to_toml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_to_toml(key)} = {_to_toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_to_toml(each) for each in value) + "]"
-    return json.dumps(value, ensure_ascii=False)  # its words for numbers, truth and strings are TOML's
+    # JSON's words for numbers, truth and strings are TOML's, but for one character that must be escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

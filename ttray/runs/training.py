@@ -39,7 +39,7 @@ from ttray.runs.directories import (
     runs_directory,
 )
 from ttray.runs.head import watched_head
-from ttray.runs.run import Run
+from ttray.runs.run import CHANGE_NO_RESULT, Run
 from ttray.runs.settings import write_settings
 from ttray.runs.stopping import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
@@ -147,7 +147,7 @@ def train(
         Stopped: By a signal, after the checkpoint was written.
         OSError: The directory cannot be written to, as on a full disk. The checkpoints so far are whole.
     """
-    run = Run(
+    run = Run.of(
         preset=preset,
         algorithm=algorithm,
         gamma=gamma,
@@ -164,7 +164,7 @@ def train(
         strategy=strategy,
         importance_weights=importance_weights,
         baseline=baseline,
-        settings=settings or {},
+        settings=settings,
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
     check_trackers(trackers)
@@ -294,10 +294,6 @@ def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
         draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
 
 
-# How far, with how many runners, where, how often saved and what is kept: none of them changes a result.
-_MAY_CHANGE = ("num_iterations", "num_env_runners", "label_selector", "checkpoint_every", "keep")
-
-
 def _check_same_run(run: Run, directory: Path) -> None:
     if (directory / OF_RLLIB).exists():
         raise ValueError(
@@ -311,7 +307,7 @@ def _check_same_run(run: Run, directory: Path) -> None:
             raise ValueError(f"{path} is damaged; remove it to go on with the settings given now") from None
         asked = json.loads(json.dumps(run.to_settings()))
         for key in dict.fromkeys([*asked, *found]):
-            if key not in _MAY_CHANGE and found.get(key) != asked.get(key):
+            if key not in CHANGE_NO_RESULT and found.get(key) != asked.get(key):
                 raise ValueError(
                     f"{directory} holds a run with {key}={found.get(key)!r}, not {asked.get(key)!r}; choose "
                     "another directory, or remove this one"

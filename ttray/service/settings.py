@@ -13,6 +13,7 @@ from ttray.core.checks import (
     check_flag,
     check_one_of,
     check_positive,
+    check_text,
     optional,
     plain,
     settle,
@@ -78,7 +79,9 @@ def check_label_selector(
             f"label_selector={dict(selector)} chooses the nodes of env runners, and there are none; set "
             "num_env_runners (--env-runners), or leave the labels away"
         )
-    return dict(selector)
+    return {
+        check_text("label_selector", key): check_text("label_selector", selector[key]) for key in selector
+    }
 
 
 @dataclass(frozen=True)

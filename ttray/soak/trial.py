@@ -13,7 +13,7 @@ from ttray.core.batch import digest
 from ttray.core.checks import check_count, check_positive
 from ttray.core.memory import resident_bytes
 from ttray.rllib.algorithm import TTPOIS
-from ttray.runs.run import Run
+from ttray.runs.run import CHANGE_NO_RESULT, Run
 from ttray.runs.stopping import stop_requests
 from ttray.soak.killer import Killer, processes_of
 from ttray.soak.nodes import ray_to_disturb
@@ -77,7 +77,7 @@ def soak(
 
 def _in_peace(run: Run) -> Run:
     """The same run in this process."""
-    settings = {key: value for key, value in run.settings.items() if key != "optimise_on"}
+    settings = {key: value for key, value in run.settings.items() if key not in CHANGE_NO_RESULT}
     return replace(run, num_env_runners=0, label_selector=None, settings=settings)
 
 

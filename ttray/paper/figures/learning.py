@@ -69,7 +69,7 @@ def learning_trials(
     return tuple(
         _trial(
             method,
-            Run(
+            Run.of(
                 preset=name,
                 gamma=gamma,
                 seed=seed,
