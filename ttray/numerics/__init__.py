@@ -1,0 +1,1 @@
+"""Sums without rounding, random streams, elementwise functions and threads, each with fixed bits."""
