@@ -1,0 +1,1 @@
+"""Batches as Arrow tables: columns, metadata, validation, ragged tensors."""

@@ -1,0 +1,1 @@
+"""From a budget to trajectories: strategies, planners, widths, quotas."""

@@ -1,0 +1,82 @@
+"""The paper's policy network (a tanh MLP) for training: torch, with a gradient written out.
+
+It is evaluated hundreds of times per batch, in threads. Every operation of torch gives the interpreter's lock
+back and asks for it again, so few operations matter as much as quick ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from ttray.numerics.elementwise import tanh_
+
+
+def tanh_network(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """`[rows, outputs]` of observations `[rows, inputs]`; tanh after every layer but the last.
+
+    First derivatives only, unless torch is recording the network (`torch.jit.trace`, `torch.export`,
+    `torch.compile`, ONNX): it does not see what NumPy does, so then every step is torch's own.
+
+    Args:
+        obs: Of the parameters' type, on the CPU.
+        weights: Of each layer, `[out, in]`.
+        biases: Of each layer, `[out]`.
+    """
+    if torch.jit.is_tracing() or torch.compiler.is_compiling():  # type: ignore[attr-defined]
+        return _recorded(obs, weights, biases)
+    if torch.is_grad_enabled():
+        outputs: Tensor = _TanhNetwork.apply(obs, *weights, *biases)
+        return outputs
+    return _activations(obs, weights, biases)[-1]
+
+
+def _recorded(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """The network in operations that torch can record; the low bits are those of torch's tanh."""
+    *hidden, last = zip(weights, biases, strict=True)
+    for weight, bias in hidden:
+        obs = torch.tanh(functional.linear(obs, weight, bias))
+    return functional.linear(obs, *last)
+
+
+class _TanhNetwork(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, obs: Tensor, *parameters: Tensor) -> Tensor:
+        number = len(parameters) // 2
+        weights, biases = parameters[:number], parameters[number:]
+        *hidden, outputs = _activations(obs, weights, biases)
+        ctx.save_for_backward(obs, *hidden, *weights)
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        saved = ctx.saved_tensors
+        number = len(saved) // 2
+        inputs, weights = saved[:number], saved[number:]
+        of_weights, of_biases = [], []
+        for layer in reversed(range(number)):
+            of_weights.append(gradient.t() @ inputs[layer])
+            of_biases.append(gradient.sum(0))
+            if layer == 0:
+                break
+            gradient = gradient @ weights[layer]
+            # The derivative of tanh is 1 − tanh².
+            torch.ops.aten.tanh_backward(gradient, inputs[layer], grad_input=gradient)
+        of_obs = gradient @ weights[0] if ctx.needs_input_grad[0] else None
+        return of_obs, *reversed(of_weights), *reversed(of_biases)
+
+
+def _activations(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
+    """What each layer gives, the last one without tanh."""
+    found: list[Tensor] = []
+    for weight, bias in zip(weights, biases, strict=True):
+        inputs = tanh_(found[-1]) if found else obs
+        found.append(torch.addmm(bias, inputs, weight.t()))
+    return found
