@@ -1,0 +1,1 @@
+"""What a policy is worth, and how sure that is: on-policy, off-policy, and the bound."""
