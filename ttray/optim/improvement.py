@@ -1,0 +1,194 @@
+"""One improvement of a policy: the TT-POIS bound of a batch as a function of a module's parameters.
+
+Joins the parts of a batch (`local_evaluator`, wherever they are) and `search` (the climb) to a torch
+module. The behaviour policy is the module as it stands: its densities are computed by the same forward
+pass as the target's, so that at the start every ratio is exactly 1. The recorded `log_prob` is only compared
+with them, which costs no pass of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ttray.boundary.fields import check_kind
+from ttray.data.batch import BatchInfo
+from ttray.estimators.surrogate import Sums, bound
+from ttray.optim.local_evaluator import BoundEvaluator, trained
+from ttray.optim.search import maximise
+from ttray.optim.shard_bound import BoundSpec, Forward, PartFacts, Request, WeightSums
+from ttray.settings.model import Rule, settings_class
+from ttray.settings.training import ObjectiveSettings, SearchSettings
+
+
+@settings_class
+class ImprovementSettings(ObjectiveSettings):
+    """What an improvement needs to know: what is optimised, and how the bound is climbed."""
+
+    search: Annotated[SearchSettings, Rule(partial(check_kind, kind=SearchSettings), "SearchSettings")] = (
+        field(default_factory=SearchSettings)
+    )
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads evaluate parts in this process."""
+        return self.num_learner_threads or torch.get_num_threads()
+
+    def spec(
+        self, module: nn.Module, forward: Forward, info: BatchInfo, baseline: ArrayLike | None = None
+    ) -> BoundSpec:
+        """What evaluators of parts need to know.
+
+        Args:
+            module: The policy that sampled the batch.
+            forward: How to call it, or a copy of it.
+            info: The batch.
+            baseline: b_t, `[horizon]`, which must not depend on the batch; needed if the settings have one.
+        """
+        if (baseline is None) != (self.baseline == "none"):
+            raise ValueError(
+                f"the settings have baseline={self.baseline!r}, the batch came with "
+                f"{'none' if baseline is None else 'one'}; pass the values that belong to the batch if it "
+                "has any"
+            )
+        return BoundSpec(
+            info,
+            module,
+            forward,
+            self.gamma,
+            self.importance_weights,
+            self.importance_weight_clip,
+            None if baseline is None else np.asarray(baseline, dtype=np.float64),
+        )
+
+
+class StaleBatchError(RuntimeError):
+    """The batch was not sampled by the policy that the learner would improve."""
+
+
+def check_sampled_by(info: BatchInfo, digest: str) -> None:
+    """Raises StaleBatchError if a batch tells that other weights sampled it; one of long ago tells nothing.
+
+    Args:
+        info: The batch.
+        digest: Of the learner's weights.
+    """
+    if info.weights_digest not in (None, digest):
+        raise StaleBatchError(
+            f"the batch of iteration {info.iteration} was sampled with other weights than the learner's, "
+            f"which importance sampling would turn into bias: their digests are {info.weights_digest} and "
+            f"{digest}. Collect it again with the current weights"
+        )
+
+
+class BoundObjective:
+    """The bound as a function of the parameter vector.
+
+    Args:
+        evaluator: Of the parts of the batch.
+        delta: Probability that the bound fails.
+        max_reward: R_max.
+        known: Parameters and their sums, which are not asked for again.
+    """
+
+    def __init__(
+        self,
+        evaluator: BoundEvaluator,
+        *,
+        delta: float,
+        max_reward: float,
+        known: tuple[Tensor, Sums] | None = None,
+    ) -> None:
+        self._evaluator, self._delta, self._max_reward = evaluator, delta, max_reward
+        self._evaluated = [known] if known else []  # since the last gradient
+
+    def value(self, parameters: Tensor) -> float:
+        """The bound; −inf where a divergence is infinite."""
+        return bound(self.sums(parameters), delta=self._delta, max_reward=self._max_reward).item()
+
+    def sums(self, parameters: Tensor) -> Sums:
+        """The sums of the bound, evaluated unless they are known."""
+        for known, sums in reversed(self._evaluated):
+            if torch.equal(known, parameters):
+                return sums
+        sums = Sums(*self._evaluator.answer(Request("sums", parameters)))
+        self._evaluated.append((parameters, sums))
+        return sums
+
+    def gradient(self, parameters: Tensor) -> Tensor:
+        """Its gradient; NaN where the bound is infinite."""
+        sums = self.sums(parameters)
+        self._evaluated = [(parameters, sums)]
+        penalty = sums.penalty.item()
+        if not math.isfinite(penalty):
+            return torch.full_like(parameters, math.nan)
+        # ∂(−R √(β p)) = −R √β / (2 √p) ∂p: with the penalty of all parts, that of each can be added up.
+        beta = (1.0 - self._delta) / self._delta
+        of_penalty = -self._max_reward * math.sqrt(beta / penalty) / 2.0 if self._max_reward else 0.0
+        gradient: Tensor = self._evaluator.answer(Request("gradient", parameters, of_penalty))
+        return gradient.to(parameters.dtype)
+
+
+def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementSettings) -> dict[str, Any]:
+    """Moves a module's parameters to where the bound of a batch is higher.
+
+    Args:
+        module: Its parameters are changed in place; they stay as they are if nothing is gained.
+        evaluator: Of all parts of a batch that was sampled by the module as it is.
+        settings: Of the bound and the search.
+
+    Returns:
+        The metrics of the learner, by their published names.
+
+    Raises:
+        StaleBatchError: The recorded log-probabilities are not the module's: of other weights, or of a module
+            that acts otherwise than it is trained, which no digest tells.
+    """
+    facts: PartFacts = evaluator.answer(Request("facts"))
+    _check_densities(facts)
+    start = parameters_to_vector(trained(module)).detach()
+    at_start = Sums(*torch.tensor([facts.estimate, facts.penalty], dtype=torch.float64))
+    objective = BoundObjective(
+        evaluator,
+        delta=settings.delta,
+        max_reward=max(facts.max_abs_reward, settings.min_max_reward or 0.0),
+        known=(start, at_start),
+    )
+    result = maximise(objective, start, settings.search)
+    penalty = objective.sums(result.parameters).penalty
+    weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
+    vector_to_parameters(result.parameters, trained(module))
+    return {
+        "bound_before": result.value_before,
+        "bound_after": result.value_after,
+        "gain": result.gain,
+        "step_sizes": list(result.step_sizes),
+        "num_gradients": result.num_gradients,
+        "num_bound_evaluations": result.num_evaluations,
+        "num_nonfinite_rejected": result.num_nonfinite_rejected,
+        "stop_reason": result.stop_reason,
+        "max_weight": math.exp(min(weights.log_max, 700.0)),
+        "effective_sample_size": weights.effective_sample_size,
+        # The mean of d̂₂(h) over the lengths, weighted as in the penalty; at the start all are 1.
+        "renyi2": (penalty / at_start.penalty).item(),
+    }
+
+
+def _check_densities(facts: PartFacts) -> None:
+    if facts.stale is not None:
+        ids, recorded, found = facts.stale
+        raise StaleBatchError(
+            f"{facts.num_stale} trajectories were sampled by another policy than the learner's, which "
+            f"importance sampling would turn into bias: trajectory {', '.join(map(str, ids))}"
+            f"{', ...' if facts.num_stale > len(ids) else ''} (log-probability {recorded:.6f} "
+            f"recorded, {found:.6f} here). Collect the batch again with the current weights; a module of "
+            "your own must compute the same in _forward_exploration as in _forward_train"
+        )

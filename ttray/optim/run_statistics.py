@@ -1,0 +1,108 @@
+"""What the batches so far tell for the next one: the rewards to expect of each step, and how they vary.
+
+Baselines and plans may depend on earlier batches only, or the estimates are biased. This is all that a run
+has to remember for both; it is part of checkpoints, so that a resumed run goes on with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttray.estimators.baselines import PerStepBaseline
+from ttray.optim.local_evaluator import BoundEvaluator
+from ttray.optim.shard_bound import Request
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.plans.planners import Observed
+from ttray.policies.running_mean_std import RunningMeanStd
+
+DECAY = 0.5
+"""What earlier batches count for beside the last one, because the policy changes from batch to batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepRewards:
+    """What one batch tells of the rewards of each step.
+
+    Attributes:
+        sums: `[horizon]`, over the trajectories.
+        variances: `[horizon]`, the estimates of f_t (`plans.reward_variances.step_variances`).
+    """
+
+    sums: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, evaluator: BoundEvaluator, strategy: DataCollectionStrategy) -> Self:
+        """Added up by the parts of the batch, with the same bits wherever they are."""
+        sums: torch.Tensor = evaluator.answer(Request("rewards"))
+        means = sums / torch.from_numpy(strategy.samples_per_step.copy())
+        return cls(sums.numpy(), evaluator.answer(Request("products", means)).numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class RunStatistics:
+    """A value that `after` replaces.
+
+    Attributes:
+        baseline: The mean rewards.
+        observed: The variances; None before the first batch.
+        moments: Of the observations, all batches alike; None unless somebody asked for them.
+    """
+
+    baseline: PerStepBaseline
+    observed: Observed | None = None
+    moments: RunningMeanStd | None = None
+
+    @classmethod
+    def empty(cls, horizon: int) -> RunStatistics:
+        """Before the first batch."""
+        return cls(PerStepBaseline.empty(horizon))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> RunStatistics:
+        """Restores what `to_arrays` returned, bit by bit."""
+        observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
+        moments = RunningMeanStd.from_arrays(arrays["moments"]) if "moments" in arrays else None
+        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed, moments)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Everything, for a checkpoint."""
+        arrays: dict[str, Any] = {"baseline": self.baseline.to_arrays()}
+        for name, value in (("observed", self.observed), ("moments", self.moments)):
+            if value is not None:
+                arrays[name] = value.to_arrays()
+        return arrays
+
+    def is_of(self, horizon: int, gamma: float) -> bool:
+        """Whether it can be used for batches of this horizon and discount."""
+        same_gamma = self.observed is None or self.observed.gamma == gamma
+        return self.baseline.horizon == horizon and same_gamma
+
+    def without_rewards(self, horizon: int) -> RunStatistics:
+        """What holds for any horizon and discount: the observations."""
+        return replace(RunStatistics.empty(horizon), moments=self.moments)
+
+    def after(self, rewards: StepRewards, strategy: DataCollectionStrategy, gamma: float) -> RunStatistics:
+        """What is known after one more batch.
+
+        Args:
+            rewards: Of the batch.
+            strategy: Its plan.
+            gamma: The discount of the return that is planned for.
+        """
+        observed = self.observed or Observed.empty(strategy.horizon, gamma)
+        return RunStatistics(
+            self.baseline.updated_by(rewards.sums, strategy, decay=DECAY),
+            observed.updated_by(rewards.variances, strategy, decay=DECAY),
+            self.moments,
+        )
+
+    def having_seen(self, moments: RunningMeanStd) -> RunStatistics:
+        """The same with the moments of the batch's observations, for who needs them."""
+        return replace(self, moments=moments if self.moments is None else self.moments + moments)

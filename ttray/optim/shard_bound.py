@@ -1,0 +1,244 @@
+"""One part of a batch: its share of the bound, of the bound's gradient, and of what is reported.
+
+The bound is Ĵ − R_max √(β_δ · penalty), and both sums add up over parts. So does its gradient, once the
+penalty of the whole batch is known: Σ_parts (∂Ĵ + c · ∂penalty) with c = −R_max √β_δ / (2 √penalty). A part
+keeps activations only while it is evaluated, so memory is that of parts, not of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ttray.data.batch import BatchInfo
+from ttray.data.ragged import RaggedBatch
+from ttray.estimators.surrogate import surrogate_of
+from ttray.plans.reward_variances import centred_products
+from ttray.policies.distributions import Comparison, from_description
+from ttray.policies.running_mean_std import RunningMeanStd
+
+Forward: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
+"""From a module and observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
+
+_LOG_PROB_TOLERANCE = 1e-3  # float32 forward passes of two libraries differ by about 1e-6
+_NAMED_AT_MOST = 10  # trajectories that one error message lists
+
+
+@dataclass(frozen=True, eq=False)
+class BoundSpec:
+    """What the bounds of all parts of a batch have in common.
+
+    Attributes:
+        info: The batch.
+        module: The policy as it sampled the batch.
+        forward: How to call it, or a copy of it.
+        gamma: The discount, 0 < γ ≤ 1.
+        importance_weights: "trajectory" or "per_decision".
+        importance_weight_clip: Upper limit of a weight in the estimate, or None.
+        baseline: b_t, `[horizon]`, or None.
+    """
+
+    info: BatchInfo
+    module: nn.Module
+    forward: Forward
+    gamma: float
+    importance_weights: str = "trajectory"
+    importance_weight_clip: float | None = None
+    baseline: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A question to every part, of which the answers are added.
+
+    Attributes:
+        what: "facts" (`PartFacts`); "sums" (`[2]`, estimate and penalty); "gradient" (`[parameters]`);
+            "weights" (`WeightSums`); "rewards" (`[horizon]`, summed over trajectories); "products"
+            (`[horizon]`, what `centred_products` gives for the means of the rewards); "moments"
+            (`RunningMeanStd` of the observations).
+        values: The parameters, the mean rewards, or nothing.
+        of_penalty: What the penalty counts for in the gradient.
+    """
+
+    what: Literal["facts", "sums", "gradient", "weights", "rewards", "products", "moments"]
+    values: Tensor | None = None
+    of_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What is known of a part before any search.
+
+    Attributes:
+        max_abs_reward: The largest |r_t − b_t|.
+        estimate: Of the module's own return.
+        penalty: Of the module itself.
+        num_stale: Trajectories that were not sampled by the module.
+        stale: The first of their ids, and the recorded and present log-probability of one row.
+    """
+
+    max_abs_reward: float
+    estimate: float
+    penalty: float
+    num_stale: int = 0
+    stale: tuple[tuple[int, ...], float, float] | None = None
+
+    def __add__(self, other: PartFacts) -> PartFacts:
+        stale = self.stale or other.stale
+        if self.stale and other.stale:
+            stale = ((self.stale[0] + other.stale[0])[:_NAMED_AT_MOST], *self.stale[1:])
+        return PartFacts(
+            max(self.max_abs_reward, other.max_abs_reward),
+            self.estimate + other.estimate,
+            self.penalty + other.penalty,
+            self.num_stale + other.num_stale,
+            stale,
+        )
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """The weights ω that rewards have, one per trajectory or one per row, as far as they are reported.
+
+    Attributes:
+        num_trajectories: Whose weights they are.
+        number: Of weights.
+        log_max: The logarithm of the largest.
+        scaled_sum: Σ ω/max.
+        scaled_squares: Σ (ω/max)².
+    """
+
+    num_trajectories: int
+    number: int
+    log_max: float
+    scaled_sum: float
+    scaled_squares: float
+
+    @classmethod
+    def of(cls, log_weights: Tensor, num_trajectories: int) -> WeightSums:
+        """Of the trajectories of a part."""
+        largest = log_weights.max()
+        scaled = torch.exp(log_weights - largest)
+        sums = scaled.sum().item(), scaled.square().sum().item()
+        return cls(num_trajectories, len(log_weights), largest.item(), *sums)
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        largest = max(self.log_max, other.log_max)
+        mine, others = math.exp(self.log_max - largest), math.exp(other.log_max - largest)
+        return WeightSums(
+            self.num_trajectories + other.num_trajectories,
+            self.number + other.number,
+            largest,
+            mine * self.scaled_sum + others * other.scaled_sum,
+            mine**2 * self.scaled_squares + others**2 * other.scaled_squares,
+        )
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σω)² / Σω² in trajectories, also where every row has a weight: at most their number."""
+        return self.scaled_sum**2 / self.scaled_squares * self.num_trajectories / self.number
+
+
+class Part:
+    """A part, ready to be evaluated by any copy of the module.
+
+    Args:
+        spec: Of the whole batch.
+        module: A copy of its module, with the parameters that the batch was sampled with.
+        rows: In memory of their own: results may depend on how memory is aligned.
+        first: Id of the first trajectory.
+    """
+
+    def __init__(self, spec: BoundSpec, module: nn.Module, rows: RaggedBatch, first: int) -> None:
+        self._spec, self._rows = spec, rows
+        distribution = from_description(spec.info.distribution)
+        with torch.no_grad():
+            behaviour = spec.forward(module, rows.obs)
+            log_prob = distribution.log_prob(behaviour, rows.action)
+            self._compare = distribution.comparison(behaviour, rows.action)
+        self._surrogate = surrogate_of(spec.importance_weights)(
+            rows,
+            spec.info.strategy,
+            gamma=spec.gamma,
+            importance_weight_clip=spec.importance_weight_clip,
+            baseline=spec.baseline,
+        )
+        # Against itself every ratio and every divergence is 1, to the last bit: that needs no forward pass.
+        zeros = torch.zeros(len(rows.t), dtype=torch.float64)
+        sums = self._surrogate.sums(Comparison(zeros, zeros))
+        self._facts = PartFacts(
+            self._surrogate.max_abs_reward,
+            sums.estimate.item(),
+            sums.penalty.item(),
+            *_stale(log_prob, rows, first),
+        )
+
+    def answer(self, request: Request, module: nn.Module, parameters: list[nn.Parameter]) -> Any:
+        """Answers a request.
+
+        Args:
+            request: With parameters that the module has already.
+            module: A copy of the module that no other thread uses now.
+            parameters: Those of them that are trained.
+        """
+        match request.what:
+            case "facts":
+                return self._facts
+            case "rewards":
+                return _per_step(self._rows, self._spec.info.strategy.horizon)
+            case "products":
+                assert request.values is not None
+                products = centred_products(
+                    self._rows, self._spec.info.strategy, self._spec.gamma, request.values.numpy()
+                )
+                return torch.from_numpy(products)
+            case "moments":
+                return RunningMeanStd.of(self._rows.obs.numpy())
+            case "gradient":
+                return self._gradient(module, parameters, request.of_penalty)
+        with torch.no_grad():
+            target = self._spec.forward(module, self._rows.obs)
+        with torch.inference_mode():  # quicker still, but not for modules, which may keep what they compute
+            comparison = self._compare(target)
+            if request.what == "weights":
+                weights = self._surrogate.log_weights_in_use(comparison)
+                return WeightSums.of(weights, len(self._rows.length))
+            sums = self._surrogate.sums(comparison)
+            return torch.stack([sums.estimate, sums.penalty])
+
+    def _gradient(self, module: nn.Module, parameters: list[nn.Parameter], of_penalty: float) -> Tensor:
+        with torch.enable_grad():
+            sums = self._surrogate.sums(self._compare(self._spec.forward(module, self._rows.obs)))
+            value = sums.estimate + of_penalty * sums.penalty if of_penalty else sums.estimate
+            gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+        return torch.cat(
+            [
+                (torch.zeros_like(p) if g is None else g).reshape(-1).double()
+                for g, p in zip(gradients, parameters, strict=True)
+            ]
+        )
+
+
+def _per_step(rows: RaggedBatch, horizon: int) -> Tensor:
+    return torch.from_numpy(np.bincount(rows.t.numpy(), rows.reward.numpy(), horizon))
+
+
+def _stale(
+    log_prob: Tensor, rows: RaggedBatch, first: int
+) -> tuple[int, tuple[tuple[int, ...], float, float] | None]:
+    """How many trajectories have other log-probabilities than recorded, and which."""
+    recorded = rows.behaviour_log_prob.double()
+    same = (log_prob - recorded).abs() <= _LOG_PROB_TOLERANCE * (1.0 + log_prob.abs())  # never true of NaN
+    if same.all():
+        return 0, None
+    wrong = torch.nonzero(~same).squeeze(-1)
+    positions = torch.unique(torch.searchsorted(rows.offsets, wrong, right=True) - 1)
+    ids = tuple(first + position for position in positions[:_NAMED_AT_MOST].tolist())
+    return len(positions), (ids, recorded[wrong[0]].item(), log_prob[wrong[0]].item())
