@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ttray.envs.noise import SlotNoise
+from ttray.envs.slot_rng import SlotNoise
 
 
 def drawn(noise: SlotNoise, steps: int) -> np.ndarray:

@@ -5,8 +5,8 @@ import pytest
 
 from tests.rollout.test_quota import MAKERS, collect, column
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe, strategy_of
-from ttray.core.quotas import Quota
-from ttray.core.schema import last_obs_of
+from ttray.data.schema import last_obs_of
+from ttray.plans.quotas import Quota
 from ttray.rollout.quota import collect_quota
 from ttray.rollout.slots import SlotPool
 

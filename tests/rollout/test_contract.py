@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tests.support.environments import OBSERVATION_SPACES, ProbeEnv, mixed_strategy, roll, strategy_of
+from tests.support.environments import (
+    OBSERVATION_SPACES,
+    ProbeEnv,
+    info_of,
+    mixed_strategy,
+    policy_for,
+    roll,
+    strategy_of,
+)
 from ttray.envs.dam import DamVectorEnv
+from ttray.plans.quotas import Quota
 from ttray.rollout.contract import ContractError, checker_of
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.rollout.quota import RolloutError
+from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import BatchedSlots
 
 
@@ -135,9 +144,15 @@ class IntegerDam(DamVectorEnv):
 
 
 def test_a_batch_is_looked_at_too():
-    slots = BatchedSlots(IntegerDam(3))
-    with pytest.raises(ContractError, match="the observations of all slots are an array of int64"):
-        slots.reset([0, 1, 2], [1, 2, 3])
+    maker, strategy = EnvironmentMaker.of("ttray/Dam-v0"), strategy_of(0, 3)
+    with pytest.raises(RolloutError, match="the observations of all slots are an array of int64"):
+        collect_quota(
+            lambda num_slots: BatchedSlots(IntegerDam(num_slots)),
+            policy_for(maker),
+            info_of(maker, strategy),
+            Quota(0, 0, 3),
+            num_slots=3,
+        )
 
 
 GYMNASIUMS = [

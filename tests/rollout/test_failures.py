@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.environments import ProbeEnv, env_seed, mixed_strategy, probe, roll, strategy_of
 from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.policy_contract import PolicyError
 from ttray.rollout.quota import RolloutError
 
 BAD_TRAJECTORY = 4
@@ -76,7 +77,7 @@ def test_a_policy_that_gives_nan_is_named():
     def policy(obs):
         return np.full((len(obs), 3), np.nan, np.float32)
 
-    with pytest.raises(RolloutError, match=r"trajectory 0 failed at step 0 .*policy's output is not finite"):
+    with pytest.raises(PolicyError, match=r"policy .*not finite: \[nan nan nan\] \(trajectory 0, step 0\)"):
         roll(probe(), mixed_strategy(), policy=policy)
 
 

@@ -20,10 +20,10 @@ from tests.support.environments import (
     streams_of,
 )
 from tests.support.make_batches import random_noise
-from ttray.core.batch import BatchInfo, digest
-from ttray.core.distributions import DiagonalGaussian, from_description
-from ttray.core.quotas import Quota, split, trajectory_lengths
-from ttray.core.validation import validate
+from ttray.data.batch import BatchInfo, digest
+from ttray.data.validation import validate
+from ttray.plans.quotas import Quota, split, trajectory_lengths
+from ttray.policies.distributions import DiagonalGaussian, from_description
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import RolloutStats
 from ttray.rollout.slots import BatchedSlots, SingleSlots, SlotPool

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.environments import env_seed, info_of, policy_for, roll, strategy_of
-from ttray.core.batch import digest
-from ttray.core.quotas import Quota, pack, trajectory_lengths
-from ttray.core.validation import validate
+from ttray.data.batch import digest
+from ttray.data.validation import validate
 from ttray.envs.dam import DamVectorEnv
+from ttray.plans.quotas import Quota, pack, trajectory_lengths
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import BatchedSlots, SlotPool
@@ -148,7 +148,7 @@ def test_a_failing_batch_is_said_to_be_one():
         roll_odd_dam(strategy_of(0, 0, 0, 5), breaks)
     message = str(caught.value)
     assert "trajectory 0 failed at step 2 " in message
-    assert "one of 5 trajectories that ran as one batch raised" in message
+    assert "the environment, in this or another of the 5 trajectories of a batch, raised Floating" in message
     assert "FloatingPointError: the dam broke" in message
 
 

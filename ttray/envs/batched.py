@@ -17,8 +17,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from ttray.core.checks import check_count
-from ttray.envs.noise import Fill, SlotNoise, fill_normal
+from ttray.boundary.fields import check_count
+from ttray.envs.slot_rng import Fill, SlotNoise, fill_normal
 
 Seeds: TypeAlias = int | Sequence[int | None] | NDArray[np.integer[Any]] | None
 BatchStep: TypeAlias = tuple[
@@ -40,8 +40,13 @@ class BatchedEnv(VectorEnv, ABC):
         values_per_step: Noise values that one step of one slot consumes.
         block_size: Steps of noise drawn at once; changes the speed, never a value.
         fill: How the noise is drawn.
+
+    Attributes:
+        reward_range: Smallest and largest reward that a step can pay with these parameters; None where there
+            is no such range. `SingleEnv` has it in its metadata, from where guarantees take it.
     """
 
+    reward_range: tuple[float, float] | None = None
     metadata: ClassVar[dict[str, Any]] = {
         "render_modes": [],
         "autoreset_mode": AutoresetMode.DISABLED,
@@ -261,6 +266,8 @@ class SingleEnv(gymnasium.Env):
         # SyncVectorEnv writes its reset mode into the metadata of its first environment: a copy, or
         # the last one made would rename the mode of all others.
         self.metadata = dict(self.metadata)
+        if self._batch.reward_range is not None:
+            self.metadata["reward_range"] = self._batch.reward_range
         self.observation_space = self._batch.single_observation_space
         self.action_space = self._batch.single_action_space
 

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.checks import check_not_negative, check_within
+from ttray.boundary.fields import check_not_negative, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
 
 RIGHT, LEFT = 0, 1
@@ -107,6 +107,7 @@ class CorridorSparseVectorEnv(CorridorVectorEnv):
             move_std=move_std,
             block_size=block_size,
         )
+        self.reward_range = 0.0, 1.0
 
     def _rewards(self, at_goal: NDArray[np.bool_], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         return at_goal.astype(np.float64)
@@ -144,6 +145,7 @@ class CorridorDenseVectorEnv(CorridorVectorEnv):
             block_size=block_size,
         )
         self._reward = check_not_negative("reward", reward)
+        self.reward_range = -self._reward, self._reward
 
     def _rewards(self, at_goal: NDArray[np.bool_], directions: NDArray[np.float64]) -> NDArray[np.float64]:
         rewards = directions * self._reward

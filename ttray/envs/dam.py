@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.checks import check_count, check_not_negative
+from ttray.boundary.fields import check_count, check_not_negative
 from ttray.envs.batched import ChoiceEnv, SingleEnv
 
 DAYS_PER_YEAR = 360

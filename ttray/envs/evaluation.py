@@ -12,8 +12,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ttray.core.checks import check_count, check_not_negative, check_within
+from ttray.boundary.fields import check_count, check_not_negative, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
+from ttray.envs.slot_rng import LARGEST_NORMAL
 
 # Mean rewards of the two actions at the eleven paying steps, `[2, 11]`.
 MEAN_REWARDS = np.array(
@@ -96,6 +97,10 @@ class EvaluationVectorEnv(ChoiceEnv):
             block_size=block_size,
         )
         self._horizon = horizon
+        self.reward_range = (
+            float(means.min()) - LARGEST_NORMAL * reward_std,
+            float(means.max()) + LARGEST_NORMAL * reward_std,
+        )
         # One row more than the horizon: a slot that is stepped beyond it stays there and earns 0.
         self._means = np.append(means, np.zeros((1, 2)), axis=0).ravel()
         self._stds = np.zeros(horizon + 1)

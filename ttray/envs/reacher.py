@@ -13,8 +13,11 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ttray.core.checks import check_count, check_not_negative
+from ttray.boundary.fields import check_count, check_not_negative
 from ttray.envs.batched import BatchedEnv, SingleEnv
+
+ARM_LENGTH = 0.21  # from the centre to the fingertip
+TARGET_DISTANCE = 0.2  # of a target from the centre, at most
 
 # Columns of the gathered physical state: joint angles, target, joint velocities, fingertip.
 _ANGLES, _TARGET, _VELOCITIES, _FINGERTIP = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8)
@@ -61,6 +64,9 @@ class ReacherVectorEnv(BatchedEnv):
         self._distance_weight = check_not_negative("distance_weight", distance_weight)
         self._control_weight = check_not_negative("control_weight", control_weight)
         self._frame_skip = check_count("frame_skip", frame_skip, 1, 1_000)
+        # Targets stay where they are put, and two torques are at most 1 each.
+        farthest = ARM_LENGTH + TARGET_DISTANCE
+        self.reward_range = -(self._distance_weight * farthest + 2.0 * self._control_weight), 0.0
         self._model = mujoco.MjModel.from_xml_path(str(model_path()))
         self._data = [mujoco.MjData(self._model) for _ in range(num_envs)]
         # Views into MuJoCo's memory, made once, since reading an attribute of MjData costs as much
@@ -145,8 +151,8 @@ class ReacherEnv(SingleEnv):
 
 
 def _draw_target(generator: np.random.Generator) -> NDArray[np.float64]:
-    """Draw a target `[2]` uniformly from the disc of radius 0.2, by rejection."""
+    """Draw a target `[2]` uniformly from the disc of that radius, by rejection."""
     while True:
-        target = generator.uniform(-0.2, 0.2, 2)
-        if math.hypot(*target) < 0.2:
+        target = generator.uniform(-TARGET_DISTANCE, TARGET_DISTANCE, 2)
+        if math.hypot(*target) < TARGET_DISTANCE:
             return target

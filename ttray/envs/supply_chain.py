@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.checks import check_count, check_not_negative, check_vector, check_within
+from ttray.boundary.fields import check_count, check_not_negative, check_vector, check_within
 from ttray.envs.batched import ChoiceEnv, SingleEnv
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from numpy.typing import NDArray
 
-from ttray.core.checks import shown
+from ttray.boundary.fields import brief
 
 _NUMBERS = (int, float, np.integer, np.floating)  # as gymnasium's own checker
 _FLAGS = (bool, np.bool_)
@@ -101,8 +101,8 @@ def _not_in(space: gymnasium.Space, what: str, value: Any) -> ContractError:
 
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray | np.generic):
-        return f"an array of {value.dtype} of shape {value.shape}: {shown(value)}"
-    return f"a {type(value).__name__}: {shown(value)}"
+        return f"an array of {value.dtype} of shape {value.shape}: {brief(value)}"
+    return f"a {type(value).__name__}: {brief(value)}"
 
 
 def check_reset(result: Any) -> None:

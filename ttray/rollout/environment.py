@@ -1,4 +1,4 @@
-"""Environments: making them, anywhere, and what planning needs to know of them.
+"""Environments: making them, anywhere.
 
 A maker is a value that travels to other processes: an entry of gymnasium's registry, a class, or a function.
 How environments are run is not known here.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import (
     EnvSpec,
     find_highest_version,
@@ -22,53 +23,21 @@ from gymnasium.envs.registration import (
     load_env_creator,
     parse_env_id,
 )
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, flatdim
 
-from ttray.core.distributions import (
-    ActionDistribution,
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-)
 from ttray.envs.batched import BatchedEnv
+from ttray.rollout.blame import ExitError, first_line, no_exit, told
+from ttray.rollout.environment_facts import EnvironmentFacts
 
 logger = logging.getLogger(__name__)
 
 _DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
 
-_RUNNING_STATE = {
-    "NormalizeObservation": 'Use config.env_runners(observation_filter="mean_std") in its place',
-    "NormalizeReward": "Leave it out: the bound does not depend on the scale of rewards",
-}
-
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
 
 
-@dataclass(frozen=True)
-class EnvironmentFacts:
-    """What planning needs to know of an environment.
-
-    Attributes:
-        name: For messages and metadata: the id, or the name of the class or function.
-        obs_size: Numbers in a flat observation.
-        distribution: The action distribution that fits its action space.
-        time_limit: Steps after which it truncates itself, or None.
-    """
-
-    name: str
-    obs_size: int
-    distribution: ActionDistribution
-    time_limit: int | None
-
-    def check_horizon(self, horizon: int) -> None:
-        """Raises ValueError if the environment would truncate itself inside the horizon."""
-        if self.time_limit is not None and self.time_limit < horizon:
-            raise ValueError(
-                f"{self.name} truncates itself after {self.time_limit} steps, before the horizon of "
-                f"{horizon}, which would bias the estimate; lower the horizon to {self.time_limit}, or "
-                f"register the environment with max_episode_steps of at least {horizon}"
-            )
+class MakingError(RuntimeError):
+    """An environment cannot be made; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +69,10 @@ class EnvironmentMaker:
 
     def make_single(self) -> gymnasium.Env:
         """Makes one environment."""
+        with no_exit(f"the constructor of {self.name}"), _naming_packages(self.name):
+            return self._make_single()
+
+    def _make_single(self) -> gymnasium.Env:
         if isinstance(self.source, EnvSpec):
             # The checker's wrapper costs as much as a small environment; rollouts check what they get. They
             # also reset before they step, so that nobody has to watch the order.
@@ -109,52 +82,70 @@ class EnvironmentMaker:
             return self.source(self.config)
         return self.source(**self.config)
 
+    @property
+    def time_limit(self) -> int | None:
+        """Steps after which it truncates itself, as it is registered; None if that is not known."""
+        return self.source.max_episode_steps if isinstance(self.source, EnvSpec) else None
+
     def make_batch(self, num_slots: int) -> BatchedEnv | None:
         """Makes a natively batched environment, if there is one with independent slots."""
         if not isinstance(self.source, EnvSpec):
             return None
         entry_point = self.source.vector_entry_point
         if isinstance(entry_point, str):
-            entry_point = load_env_creator(entry_point)
+            with no_exit(f"the module of {self.name}"), _naming_packages(self.name):
+                entry_point = load_env_creator(entry_point)
         # Batches of other makers share one random stream between their slots: a trajectory would
         # depend on its neighbours.
         if not (isinstance(entry_point, type) and issubclass(entry_point, BatchedEnv)):
             return None
-        return entry_point(num_envs=num_slots, **{**self.source.kwargs, **self.config})
+        with no_exit(f"the constructor of {self.name}"):
+            return entry_point(num_envs=num_slots, **{**self.source.kwargs, **self.config})
 
     def facts(self) -> EnvironmentFacts:
-        """Makes the environment once and looks at it; ValueError if it is of no supported kind."""
-        environment = self.make_single()
-        try:
-            if not isinstance(environment, gymnasium.Env):
-                raise ValueError(
-                    f"{self.name} made a {type(environment).__name__}, not a gymnasium.Env; "
-                    "multi-agent and vector environments are not supported"
-                )
-            _warn_of_running_state(environment, self.name)
-            spec = environment.spec
-            return EnvironmentFacts(
-                name=self.name,
-                obs_size=_obs_size(environment.observation_space, self.name),
-                distribution=distribution_of(environment.action_space, self.name),
-                time_limit=None if spec is None else spec.max_episode_steps,
+        """Of the environment, which is made once to be looked at.
+
+        Raises:
+            ValueError: It is of no supported kind, or needs a package that is not here.
+            MakingError: Its constructor raised.
+        """
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> EnvironmentFacts:
+        environment = self._make_first()
+        if not isinstance(environment, gymnasium.Env):
+            raise ValueError(
+                f"{self.name} made a {type(environment).__name__}, not a gymnasium.Env; "
+                "multi-agent and vector environments are not supported"
             )
+        try:
+            return EnvironmentFacts.of(environment, self.name)
         finally:
-            environment.close()
+            self.close(environment)
+
+    def _make_first(self) -> gymnasium.Env:
+        try:
+            return self.make_single()
+        except (ValueError, ExitError):  # which say what they are about
+            raise
+        except Exception as error:
+            raise MakingError(f"{self.name}: {told('the constructor', error)}") from None
+
+    def close(self, environment: gymnasium.Env | BatchedEnv) -> None:
+        """Closes an environment; one that cannot be closed is a warning, for no row is wrong."""
+        try:
+            with no_exit("close()"):
+                environment.close()
+        except Exception as error:
+            logger.warning("%s: %s", self.name, first_line(told("close()", error)))
 
 
 def _registered(env_id: str) -> EnvSpec:
     """Finds an id the way `gymnasium.make` does: after a module's import, and without its version."""
     module, _, found = env_id.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-    except ModuleNotFoundError as problem:
-        if problem.name != module:  # of something that the module itself needs
-            raise
-        raise ValueError(
-            f"no module {module!r} for environment {env_id!r}; run this where {module}.py is, or install it"
-        ) from problem
+    if module:
+        _import(module, env_id)
     try:
         namespace, name, version = parse_env_id(found)
         if version is None:
@@ -162,23 +153,44 @@ def _registered(env_id: str) -> EnvSpec:
         return gymnasium.spec(get_env_id(namespace, name, version))
     except gymnasium.error.Error as problem:
         raise ValueError(
-            f"no environment {env_id!r}: {problem} Register it, or write module:id for the module that does"
+            f"no environment {env_id!r}: {problem} Register it with gymnasium.register, or write module:id "
+            "for the module that does"
         ) from problem
 
 
-def _warn_of_running_state(environment: gymnasium.Env, name: str) -> None:
-    """Says what to use instead of wrappers whose numbers change with every episode that they saw."""
-    while isinstance(environment, gymnasium.Wrapper):
-        wrapper = type(environment).__name__
-        if wrapper in _RUNNING_STATE:
-            logger.warning(
-                "%s is wrapped in %s, which changes from episode to episode, in every slot by itself: the "
-                "same bits are lost, and what is recorded means something else at every step. %s",
-                name,
-                wrapper,
-                _RUNNING_STATE[wrapper],
-            )
-        environment = environment.env
+def _import(module: str, env_id: str) -> None:
+    """Imports the module that registers an environment."""
+    try:
+        if module.startswith("."):
+            raise ModuleNotFoundError("a relative name, and there is nothing that it is relative to")
+        with no_exit(f"the module {module}"), _naming_packages(env_id, but=module):
+            importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        raise ValueError(
+            f"no module {module!r} for environment {env_id!r}; run this where {module}.py is, or install it"
+        ) from problem
+
+
+@contextmanager
+def _naming_packages(name: str, *, but: str = "") -> Iterator[None]:
+    """Turns the absence of a package that an environment needs into a line that names it.
+
+    Args:
+        name: Of the environment.
+        but: A module whose own absence means something else and is left as it is.
+
+    Raises:
+        ValueError: With that line.
+    """
+    try:
+        yield
+    except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as problem:
+        missing = getattr(problem, "name", None)
+        if missing and f"{but}.".startswith(f"{missing}."):  # the module, or a package that it is in
+            raise
+        raise ValueError(
+            f"{name} needs a package that is not installed here ({problem}); install it with pip"
+        ) from problem
 
 
 def _takes_dictionary(source: Callable[..., Any], config: dict[str, Any]) -> bool:
@@ -197,32 +209,3 @@ def _takes_dictionary(source: Callable[..., Any], config: dict[str, Any]) -> boo
     if first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         return False
     return first.default is first.empty or first.name in _DICTIONARIES
-
-
-def _obs_size(space: gymnasium.Space, name: str) -> int:
-    try:
-        size = flatdim(space)
-    except (NotImplementedError, ValueError) as problem:
-        raise ValueError(
-            f"{name} has the observation space {space}, which cannot be flattened into numbers; wrap "
-            "the environment so that it observes a Box"
-        ) from problem
-    if size < 1:
-        raise ValueError(f"{name} has an empty observation space {space}")
-    return size
-
-
-def distribution_of(space: gymnasium.Space, name: str) -> ActionDistribution:
-    """Returns the action distribution for an action space, or raises ValueError."""
-    if isinstance(space, Discrete):
-        return Categorical(int(space.n))
-    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1:
-        return MultiCategorical(tuple(int(n) for n in space.nvec))
-    if isinstance(space, MultiBinary):
-        return MultiCategorical((2,) * flatdim(space))
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating) and flatdim(space) > 0:
-        return DiagonalGaussian(flatdim(space))
-    raise ValueError(
-        f"{name} has the action space {space}; supported are Discrete, MultiDiscrete (one axis), "
-        "MultiBinary and Box (of floats). Wrap the environment so that its actions are one of these"
-    )

@@ -9,14 +9,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.distributions import ActionDistribution, DiagonalGaussian, MultiCategorical
-from ttray.core.mlp import MLP, initial_mlp
-from ttray.rollout.environment import EnvironmentFacts
+from ttray.policies.distributions import ActionDistribution, DiagonalGaussian, MultiCategorical
+from ttray.policies.mlp import MLP, initial_mlp
+from ttray.rollout.environment_facts import EnvironmentFacts
+from ttray.settings.training import SETTINGS
 
 Policy: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`, row by row."""
 
-DEFAULT_HIDDEN_SIZES = (64, 32)
+DEFAULT_HIDDEN_SIZES: tuple[int, ...] = SETTINGS["hidden_sizes"].default
 
 
 _LOG_STD_OF_A_POINT = -80.0  # the standard deviation vanishes beside any mean, the density is finite
@@ -49,6 +50,25 @@ class ModePolicy:
             narrow[np.arange(len(inputs)), likeliest] = 0.0
             start += size
         return narrow
+
+
+@dataclass(frozen=True)
+class FilteredPolicy:
+    """A policy behind a filter, for rollouts.
+
+    Attributes:
+        policy: Takes normalised observations.
+        mean: `[obs_size]`.
+        scale: `[obs_size]`.
+    """
+
+    policy: Policy
+    mean: NDArray[np.float32]
+    scale: NDArray[np.float32]
+
+    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the distribution inputs `[rows, num_inputs]` of raw observations."""
+        return self.policy((obs - self.mean) * self.scale)
 
 
 def fresh_policy(

@@ -2,37 +2,36 @@
 
 The plan is known up front, so the slots are packed and each is reset exactly when its trajectory reached
 its planned length or its episode terminated. A trajectory is a pure function of (policy, run seed, iteration,
-trajectory id): it has two random streams of its own (`ttray.core.streams`), and every row of policy
+trajectory id): it has two random streams of its own (`ttray.numerics.seeding`), and every row of policy
 output depends on its own observation only.
 """
 
 from __future__ import annotations
 
-import math
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
-from ttray.core.batch import BatchInfo
-from ttray.core.distributions import ActionDistribution, from_description
-from ttray.core.quotas import Packing, Quota, pack, trajectory_lengths
-from ttray.core.schema import table_of
-from ttray.core.streams import TrajectoryStreams
+from ttray.data.batch import BatchInfo
+from ttray.numerics.seeding import TrajectoryStreams
+from ttray.plans.quotas import Packing, Quota, pack, trajectory_lengths
+from ttray.policies.distributions import ActionDistribution, from_description
+from ttray.rollout.acting import ActingPolicy
+from ttray.rollout.blame import told
 from ttray.rollout.contract import ContractError
 from ttray.rollout.policies import Policy
+from ttray.rollout.policy_contract import PolicyError, answer_of, name_of, not_finite
+from ttray.rollout.recording import Recording
 from ttray.rollout.slots import SlotError, Slots, SlotStep
 
-_NOUNS = {"obs": "observation", "dist_inputs": "policy's output", "reward": "reward"}
+_NOUNS = {"obs": "observation", "reward": "reward"}
 _NOISE_STEPS, _NOISE_VALUES = 256, 2**19  # drawn ahead at most; changes the speed, never a value
 _NEVER = np.iinfo(np.int64).max
-_PIECE = 2**16  # distribution inputs: half a megabyte in float64
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class RolloutError(RuntimeError):
 
 def collect_quota(
     make_slots: Callable[[int], Slots],
-    policy: Policy,
+    policy: Policy | ActingPolicy,
     info: BatchInfo,
     quota: Quota,
     *,
@@ -80,7 +79,7 @@ def collect_quota(
 
     Args:
         make_slots: Gives slots, as many as asked for.
-        policy: Maps observations to distribution inputs.
+        policy: Maps observations to distribution inputs, or acts.
         info: The batch that the quota belongs to.
         quota: Which trajectories.
         num_slots: Slots to use at most.
@@ -92,6 +91,7 @@ def collect_quota(
     Raises:
         RolloutError: The environment raised, gave a number that is not finite or what its spaces do not
             allow, or truncated an episode before its planned length.
+        PolicyError: The policy raised, or answered what is no distribution of actions, or no actions.
     """
     lengths = trajectory_lengths(info.strategy)[quota.start : quota.stop]
     packing = pack(lengths, num_slots)
@@ -100,16 +100,12 @@ def collect_quota(
 
 
 class _Run:
-    """The state of one `collect_quota`.
-
-    Buffers are `[vector steps, slots, ...]`: a step writes one contiguous slice of each, and one gather
-    at the end brings the rows into canonical order. A trajectory is known by its position in the quota.
-    """
+    """The state of one `collect_quota`; a trajectory is known by its position in the quota."""
 
     def __init__(
         self,
         slots: Slots,
-        policy: Policy,
+        policy: Policy | ActingPolicy,
         info: BatchInfo,
         quota: Quota,
         lengths: NDArray[np.int32],
@@ -126,7 +122,7 @@ class _Run:
         # `_width` take part in a step.
         self._width = num_slots
         self._num_slot_steps = 0
-        self._max_vector_steps = packing.num_vector_steps
+        self._recording = Recording(len(lengths), num_slots, packing.num_vector_steps)
         # Of each slot: its trajectories to come (last first), the one it runs, the vector step at which
         # that one ends, and the generator of its noise.
         self._queues: list[list[int]] = [packing.positions(slot)[::-1].tolist() for slot in range(num_slots)]
@@ -136,19 +132,12 @@ class _Run:
         self._next_end = 0
         entropy = np.random.SeedSequence(0)  # of no consequence: every trajectory sets its own state
         self._generators = [np.random.Generator(np.random.PCG64(entropy)) for _ in range(num_slots)]
+        self._acting = policy.in_slots(num_slots) if isinstance(policy, ActingPolicy) else None
         # All slots step together, so their noise is read at one cursor; each draws its own ahead.
         noise_size = self._distribution.noise_size
         affordable = _NOISE_VALUES // (num_slots * noise_size)
-        self._noise_steps = max(min(affordable, _NOISE_STEPS, self._max_vector_steps), 1)
+        self._noise_steps = max(min(affordable, _NOISE_STEPS, packing.num_vector_steps), 1)
         self._noise = np.zeros((num_slots, self._noise_steps, noise_size), dtype=np.float32)
-        # Of each trajectory: where its rows are.
-        self._slot_of = [0] * len(lengths)
-        self._start = [0] * len(lengths)
-        self._num_rows = [0] * len(lengths)
-        # Those that have ended, and the observations after their last steps, in the same order.
-        self._ended: list[int] = []
-        self._last_obs: list[NDArray[Any]] = []
-        self._buffers: dict[str, NDArray[Any]] = {}
         self._environment_time_s = self._inference_time_s = 0.0
 
     def collect(self, dist_inputs: bool) -> tuple[pa.Table, RolloutStats]:
@@ -159,13 +148,15 @@ class _Run:
             obs: NDArray[np.float32] | None = self._begin()
             while obs is not None:
                 obs = self._step(obs)
-        except RolloutError:
+        except (RolloutError, PolicyError):
             raise
         except Exception as error:
             self._check_finite()  # the likely cause of what went wrong later
-            raise self._failure_of(error) from error
+            if isinstance(error, SlotError):
+                raise self._failure_of(error) from error
+            raise
         self._check_finite()
-        table = self._table(dist_inputs)
+        table = self._recording.table(self._quota, self._lengths, self._distribution, dist_inputs)
         return table, RolloutStats(
             num_env_steps=table.num_rows,
             num_env_steps_saved=sum(self._lengths) - table.num_rows,
@@ -177,32 +168,39 @@ class _Run:
 
     def _step(self, obs: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Acts in every slot; returns the next observations, or None when all is done."""
-        cursor = self._now % self._noise_steps
-        if cursor == 0:
-            self._refill_noise()
+        now, width = self._now, self._width
         begun = time.perf_counter()
-        inputs = self._policy(obs.copy())  # its own: some change what they are given
-        assert inputs.shape == (len(obs), self._distribution.num_inputs)
-        actions = self._distribution.act(inputs, self._noise[: self._width, cursor])
+        chosen = self._act(obs)
         acted = time.perf_counter()
-        if not self._buffers:
-            self._make_buffers(obs=obs, dist_inputs=inputs, action=actions)
-        buffers, now, width = self._buffers, self._now, self._width
         # Before the environment moves on: it may reuse the memory of its observations.
-        buffers["obs"][now, :width] = obs
-        buffers["dist_inputs"][now, :width] = inputs
-        buffers["action"][now, :width] = actions
+        self._recording.write(now, obs=obs, **chosen)
         recorded = time.perf_counter()
-        step = self._slots.step(actions, self._running[:width])
+        step = self._slots.step(chosen["action"], self._running[:width], clips=self._acting is None)
         self._environment_time_s += time.perf_counter() - recorded
         self._inference_time_s += acted - begun
-        buffers["reward"][now, :width] = step.reward
-        buffers["terminated"][now, :width] = step.terminated
+        if self._acting is not None:
+            self._acting.rewarded(step.reward)
+        self._recording.write(now, reward=step.reward, terminated=step.terminated)
         self._now += 1
         self._num_slot_steps += width
         if self._now < self._next_end and not step.any_ended():
             return step.obs
         return self._finish(step)
+
+    def _act(self, obs: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        """The actions of a step, and what they were drawn from where the policy tells it."""
+        if self._acting is not None:
+            return {"action": self._acting.act(obs, self._generators)}
+        cursor = self._now % self._noise_steps
+        if cursor == 0:
+            self._refill_noise()
+        assert not isinstance(self._policy, ActingPolicy)
+        # Its own observations: some policies change what they are given.
+        inputs = answer_of(self._policy, obs.copy(), (len(obs), self._distribution.num_inputs))
+        return {
+            "dist_inputs": inputs,
+            "action": self._distribution.act(inputs, self._noise[: self._width, cursor]),
+        }
 
     def _begin(self) -> NDArray[np.float32]:
         """Begins the first trajectory of each slot; a packing leaves none without."""
@@ -221,11 +219,9 @@ class _Run:
         to_reset = []
         (slots,) = ended.nonzero()
         # Before the resets, which may reuse the memory of the observations.
-        self._last_obs.append(step.obs.take(slots, axis=0))
+        self._recording.keep_last_obs(step.obs.take(slots, axis=0))
         for slot in slots.tolist():
-            position = self._position[slot]
-            self._ended.append(position)
-            self._num_rows[position] = self._now - self._start[position]
+            self._recording.end(slot, self._now)
             if self._begin_next(slot):
                 to_reset.append(slot)
         self._next_end = int(self._end.min())
@@ -252,10 +248,14 @@ class _Run:
                 return False
             position = longest.pop(0)
         self._running[slot] = True
-        self._position[slot], self._slot_of[position], self._start[position] = position, slot, self._now
+        self._position[slot] = position
+        self._recording.begin(position, slot, self._now)
         self._end[slot] = self._now + self._lengths[position]
         self._generators[slot].bit_generator.state = self._streams.noise_state(position)
-        self._draw_noise(slot)
+        if self._acting is None:
+            self._draw_noise(slot)
+        else:
+            self._acting.begin(slot)
         return True
 
     def _reset(self, slots: Sequence[int]) -> NDArray[np.float32]:
@@ -267,7 +267,8 @@ class _Run:
 
     def _refill_noise(self) -> None:
         for slot in np.flatnonzero(self._running).tolist():
-            if self._start[self._position[slot]] < self._now:  # else it drew its noise when it began
+            # One that begins now has drawn its noise already.
+            if self._recording.start[self._position[slot]] < self._now:
                 self._draw_noise(slot)
 
     def _draw_noise(self, slot: int) -> None:
@@ -276,59 +277,12 @@ class _Run:
         stop = min(self._noise_steps, cursor + int(self._end[slot]) - self._now)
         self._distribution.draw_noise(self._generators[slot], self._noise[slot, cursor:stop])
 
-    def _make_buffers(self, **first: NDArray[Any]) -> None:
-        """Makes a buffer of each column, some by the values of the first step."""
-        of_slots = np.zeros(self._slots.num_slots)
-        first |= {"reward": of_slots, "terminated": of_slots.astype(bool)}
-        # Zeros, of which the system makes memory only when it is written to.
-        self._buffers = {
-            name: np.zeros((self._max_vector_steps, *values.shape), dtype=values.dtype)
-            for name, values in first.items()
-        }
-
-    def _table(self, dist_inputs: bool) -> pa.Table:
-        """Gathers the rows of the trajectories one after the other, and gives the buffers back."""
-        num_rows, num_slots = np.array(self._num_rows), self._slots.num_slots
-        t = np.arange(num_rows.sum(), dtype=np.int32)
-        t -= np.repeat((np.cumsum(num_rows) - num_rows).astype(np.int32), num_rows)
-        firsts = np.array(self._start) * num_slots + np.array(self._slot_of)
-        index = np.repeat(firsts, num_rows) + t.astype(np.int64) * num_slots
-        size = self._distribution.num_inputs
-        inputs = self._buffers.pop("dist_inputs").reshape(-1, size)
-        columns = {}
-        for name in list(self._buffers):
-            buffer = self._buffers.pop(name)  # given back before the next is copied
-            columns[name] = buffer.reshape(-1, *buffer.shape[2:]).take(index, axis=0)
-        columns["log_prob"] = np.empty(len(t), dtype=np.float32)
-        if dist_inputs:
-            columns["dist_inputs"] = np.empty((len(t), size), dtype=inputs.dtype)
-        # Piece by piece: what is copied and its float64 temporaries stay in the cache.
-        rows = max(_PIECE // size, 1)
-        for piece in (slice(start, start + rows) for start in range(0, len(t), rows)):
-            chosen = inputs.take(index[piece], axis=0)
-            tensors = torch.from_numpy(chosen), torch.from_numpy(columns["action"][piece])
-            columns["log_prob"][piece] = self._distribution.log_prob(*tensors).numpy()
-            if dist_inputs:
-                columns["dist_inputs"][piece] = chosen
-        as_they_ended = np.concatenate(self._last_obs)
-        last_obs = np.empty(as_they_ended.shape, dtype=np.float32)  # also of images, whose `obs` are bytes
-        last_obs[self._ended] = as_they_ended
-        return table_of(
-            columns
-            | {
-                "trajectory": np.repeat(np.arange(self._quota.start, self._quota.stop), num_rows),
-                "length": np.repeat(np.array(self._lengths, dtype=np.int32), num_rows),
-                "t": t,
-                "last_obs": last_obs,
-            }
-        )
-
     def _check_truncation(self, truncated: NDArray[np.bool_]) -> None:
         if truncated.any():
             position = self._position[int(truncated.argmax())]
             raise self._failure(
                 position,
-                self._now - 1 - self._start[position],
+                self._now - 1 - self._recording.start[position],
                 "the environment truncated its episode before the planned length "
                 f"{self._lengths[position]}, which would bias the estimate; raise its time limit "
                 "(max_episode_steps) or lower the horizon",
@@ -336,62 +290,25 @@ class _Run:
 
     def _check_finite(self) -> None:
         """Raises for the first number of a trajectory that is not finite."""
-        found = []
-        for rank, name in enumerate(_NOUNS):
-            # What was not recorded is zero, also in the step in which something went wrong.
-            values = self._buffers.get(name, np.zeros(0))[: self._now + 1]
-            # Bytes of images are, and to ask each would take as much memory again.
-            if values.dtype.kind == "f" and not _is_surely_finite(values):
-                bad = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=2)
-                bad &= self._owners()[: len(bad)] >= 0  # idle slots may hold anything
-                for vector_step, slot in np.argwhere(bad)[:1].tolist():
-                    position = int(self._owners()[vector_step, slot])
-                    found.append((vector_step, slot, rank, position, name, values[vector_step, slot]))
-        # Observed after the last step of a trajectory, where another may have begun already.
-        last_obs = np.concatenate(self._last_obs or [np.zeros((0, 1))])
-        if last_obs.dtype.kind == "f" and not _is_surely_finite(last_obs):
-            for each in np.flatnonzero(~np.isfinite(last_obs).all(axis=1)).tolist():
-                position = self._ended[each]
-                after = self._start[position] + self._num_rows[position]
-                found.append((after, self._slot_of[position], -1, position, "obs", last_obs[each]))
-        if found:
-            vector_step, _, _, position, name, value = min(found, key=lambda each: each[:3])
-            raise self._failure(
-                position, vector_step - self._start[position], f"the {_NOUNS[name]} is not finite: {value}"
-            )
+        if (found := self._recording.first_not_finite(self._now)) is None:
+            return
+        position, step, column, value = found
+        if column in ("dist_inputs", "action"):
+            place = f"trajectory {self._quota.start + position}, step {step}"
+            raise not_finite(name_of(self._policy), value, place)
+        raise self._failure(position, step, f"the {_NOUNS[column]} is not finite: {value}")
 
-    def _owners(self) -> NDArray[np.int64]:
-        """The trajectory that ran in each slot at each vector step, or -1, `[vector steps, slots]`."""
-        owners = np.full((self._max_vector_steps, self._slots.num_slots), -1)
-        for position, num_rows in enumerate(self._num_rows):
-            start = self._start[position]
-            owners[start : start + num_rows, self._slot_of[position]] = position
-        for slot in np.flatnonzero(self._running).tolist():
-            position = self._position[slot]
-            owners[self._start[position] :, slot] = position
-        return owners
-
-    def _failure_of(self, error: Exception) -> RolloutError:
+    def _failure_of(self, error: SlotError) -> RolloutError:
         """Blames the trajectory in whose slot the environment raised."""
-        if isinstance(error, SlotError):
-            slot, remark = error.slot, ""
-            error = error.cause
-        else:
-            # A batch does not say which of its slots failed.
+        slot, who = error.slot, "the environment"
+        if slot is None:
             slot = int(self._running.argmax())
-            remark = f"one of {int(self._running.sum())} trajectories that ran as one batch raised\n"
+            who += f", in this or another of the {int(self._running.sum())} trajectories of a batch,"
         position = self._position[slot]
         # A breach of contract is told by its message; others need their place.
-        told = isinstance(error, ContractError)
-        text = str(error) if told else "".join(traceback.format_exception(error)).rstrip()
-        return self._failure(position, self._now - self._start[position], remark + text)
+        cause = error.cause
+        text = str(cause) if isinstance(cause, ContractError) else told(who, cause)
+        return self._failure(position, self._now - self._recording.start[position], text)
 
     def _failure(self, position: int, step: int, what: str) -> RolloutError:
         return RolloutError(self._info, self._quota.start + position, step, self._env_seeds[position], what)
-
-
-def _is_surely_finite(values: NDArray[np.floating]) -> bool:
-    """Whether no number is infinite or NaN, without an array of answers; huge ones leave a doubt."""
-    flat = values.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(np.dot(flat, flat))

@@ -9,7 +9,6 @@ and copies every observation once more. Which trajectory runs where, and for how
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +19,9 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, flatdim, flatten
 from numpy.typing import NDArray
 
 from ttray.envs.batched import BatchedEnv
+from ttray.rollout.blame import is_stop, told
 from ttray.rollout.contract import check_length, check_reset, check_rows, check_step, checker_of
-from ttray.rollout.environment import EnvironmentMaker
+from ttray.rollout.environment import EnvironmentMaker, MakingError
 
 _FLOAT64, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
@@ -53,11 +53,11 @@ class SlotError(Exception):
     """A slot's environment failed.
 
     Args:
-        slot: Where.
+        slot: Where; None if a batch failed, which does not say which of its slots it was.
         cause: What it raised.
     """
 
-    def __init__(self, slot: int, cause: Exception) -> None:
+    def __init__(self, slot: int | None, cause: BaseException) -> None:
         super().__init__(f"the environment in slot {slot} failed")
         self.slot, self.cause = slot, cause
 
@@ -81,11 +81,12 @@ class Slots(ABC):
         """Resets some slots with their seeds; returns the observations of all, `[slots, obs_size]`."""
 
     @abstractmethod
-    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_], *, clips: bool = True) -> SlotStep:
         """Steps the running ones of the first slots; those behind them rest until their next reset.
 
         Args:
             actions: `[first slots, ...]` as the action distribution gives them.
+            clips: Whether those of a Box are clipped to its bounds; policies that act bring what they mean.
             running: `[first slots]`; the others of them may be stepped too, but need not be.
         """
 
@@ -96,33 +97,39 @@ class BatchedSlots(Slots):
     skips_idle = False
 
     def __init__(self, environment: BatchedEnv) -> None:
-        self._environment = environment
+        self.environment = environment
         self.num_slots = environment.num_envs
-        self._to_env = _action_adapter(environment.single_action_space)
-        self._obs_dtype = _obs_dtype(environment.single_observation_space)
+        self._to_env = _adapters(environment.single_action_space)
+        self._obs_dtype = obs_dtype(environment.single_observation_space)
         self._obs_size = flatdim(environment.single_observation_space)
 
     def expect(self, seeds: Sequence[int]) -> None:
         """See base class."""
-        self._environment.expect_seeds(seeds)
+        self.environment.expect_seeds(seeds)
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
         """See base class."""
-        obs = self._environment.restart(slots, seeds)
-        return check_rows("the observations", obs, self._obs_dtype, (self.num_slots, self._obs_size))
+        try:
+            obs = self.environment.restart(slots, seeds)
+            return check_rows("the observations", obs, self._obs_dtype, (self.num_slots, self._obs_size))
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            raise SlotError(None, error) from error
 
-    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_], *, clips: bool = True) -> SlotStep:
         """See base class; all of the first slots are stepped."""
-        number = len(running)
-        obs, reward, terminated, _, _ = self._environment.step_first(self._to_env(actions), number)
-        check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size))
-        check_rows("the rewards", reward, _FLOAT64, (number,))
-        check_rows("the terminations", terminated, _BOOL, (number,))
+        number, adapted = len(running), self._to_env[clips](actions)
+        try:
+            obs, reward, terminated, _, _ = self.environment.step_first(adapted, number)
+            check_rows("the observations", obs, self._obs_dtype, (number, self._obs_size))
+            check_rows("the rewards", reward, _FLOAT64, (number,))
+            check_rows("the terminations", terminated, _BOOL, (number,))
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            raise SlotError(None, error) from error
         return SlotStep(obs, reward, terminated, None)
-
-    def close(self) -> None:
-        """Releases the batch."""
-        self._environment.close()
 
 
 class SingleSlots(Slots):
@@ -136,13 +143,13 @@ class SingleSlots(Slots):
         space = self._environments[0].observation_space
         self._space = space
         self._is_box = isinstance(space, Box)
-        self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=_obs_dtype(space))
+        self._obs: NDArray[Any] = np.zeros((self.num_slots, flatdim(space)), dtype=obs_dtype(space))
         self._check = checker_of(space)
         # What nearly every Box gives is copied as it is, images in their shape.
         self._usual_shape = space.shape if self._is_box else None
         self._usual_dtype = space.dtype
         self._in_shape = self._obs.reshape(self.num_slots, *space.shape) if self._is_box else self._obs
-        self._to_env = _action_adapter(self._environments[0].action_space)
+        self._to_env = _adapters(self._environments[0].action_space)
         self._is_discrete = isinstance(self._environments[0].action_space, Discrete)
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> NDArray[Any]:
@@ -152,16 +159,18 @@ class SingleSlots(Slots):
                 result = self._environments[slot].reset(seed=seed)
                 check_reset(result)
                 self._store(slot, result[0])
-            except Exception as error:
+            except BaseException as error:
+                if is_stop(error):
+                    raise
                 raise SlotError(slot, error) from error
         return self._obs
 
-    def step(self, actions: NDArray[Any], running: NDArray[np.bool_]) -> SlotStep:
+    def step(self, actions: NDArray[Any], running: NDArray[np.bool_], *, clips: bool = True) -> SlotStep:
         """See base class; only running slots are stepped."""
         reward = np.zeros(len(running))
         terminated = np.zeros(len(running), dtype=bool)
         truncated = np.zeros(len(running), dtype=bool)
-        adapted = self._to_env(actions)
+        adapted = self._to_env[clips](actions)
         # Discrete environments expect a number; rows of an array are what the others expect.
         of_slot = adapted.tolist() if self._is_discrete else adapted
         slot = 0
@@ -176,7 +185,9 @@ class SingleSlots(Slots):
                     terminated[slot], truncated[slot] = ended, cut
                 reward[slot] = value
                 self._store(slot, observation)
-        except Exception as error:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             raise SlotError(slot, error) from error
         return SlotStep(self._obs[: len(running)], reward, terminated, truncated)
 
@@ -194,16 +205,27 @@ class SingleSlots(Slots):
         self._obs[slot] = np.reshape(observation, -1)
 
 
-def _obs_dtype(space: gymnasium.Space) -> np.dtype[Any]:
+def obs_dtype(space: gymnasium.Space) -> np.dtype[Any]:
     """Images stay bytes: a quarter of the memory, from here to the learner."""
     return np.dtype(np.uint8 if isinstance(space, Box) and space.dtype == np.uint8 else np.float32)
 
 
-def _action_adapter(space: gymnasium.Space) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Turns the distribution's actions into what the environment takes; the density keeps the raw."""
+def _adapters(space: gymnasium.Space) -> dict[bool, Callable[[NDArray[Any]], NDArray[Any]]]:
+    return {clips: action_adapter(space, clips=clips) for clips in (False, True)}
+
+
+def action_adapter(space: gymnasium.Space, *, clips: bool = True) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Turns recorded actions into what the environment takes; the density keeps the raw.
+
+    Args:
+        space: Of the actions.
+        clips: Whether those of a Box are clipped to its bounds.
+    """
     if isinstance(space, Box):
-        low, high = space.low.reshape(-1), space.high.reshape(-1)
         shape, dtype = space.shape, space.dtype
+        if not clips:
+            return lambda actions: actions.astype(dtype).reshape(-1, *shape)
+        low, high = space.low.reshape(-1), space.high.reshape(-1)
         return lambda actions: np.clip(actions, low, high).astype(dtype).reshape(-1, *shape)
     if isinstance(space, MultiBinary):
         return lambda actions: actions.astype(space.dtype).reshape(-1, *space.shape)
@@ -226,23 +248,28 @@ class SlotPool:
         self._singles: list[gymnasium.Env] = []
 
     def take(self, num_slots: int) -> Slots:
-        """Gives so many slots; what a former user left in them is gone with their next reset."""
+        """Gives so many slots; what a former user left in them is gone with their next reset.
+
+        Raises:
+            MakingError: An environment cannot be made.
+        """
         if num_slots in self._batches:
             return self._batches[num_slots]
-        if not self._singles:
-            batch = self._maker.make_batch(num_slots)
-            if batch is not None:
-                self._batches[num_slots] = BatchedSlots(batch)
-                return self._batches[num_slots]
-        while len(self._singles) < num_slots:
-            self._singles.append(self._maker.make_single())
+        try:
+            if not self._singles:
+                batch = self._maker.make_batch(num_slots)
+                if batch is not None:
+                    self._batches[num_slots] = BatchedSlots(batch)
+                    return self._batches[num_slots]
+            while len(self._singles) < num_slots:
+                self._singles.append(self._maker.make_single())
+        except Exception as error:
+            raise MakingError(told("the environment cannot be made: its constructor", error)) from error
         return SingleSlots(self._singles[:num_slots])
 
     def discard(self) -> None:
         """Closes the environments, so that the next ones are made anew."""
-        environments = [*self._batches.values(), *self._singles]
+        environments = [*(slots.environment for slots in self._batches.values()), *self._singles]
         self._batches, self._singles = {}, []
         for environment in environments:
-            # One that failed may also fail to close; what counts is that it is not used again.
-            with contextlib.suppress(Exception):
-                environment.close()
+            self._maker.close(environment)

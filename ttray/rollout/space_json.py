@@ -13,7 +13,9 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from numpy.typing import NDArray
 
-_MOST_NUMBERS = 2**24  # of one observation; a space holds several arrays of this size
+_MOST_NUMBERS = 2**22  # of one flat observation; a space holds several arrays of this size
+
+_MOST_AXES = 32  # of a NumPy array
 
 
 def describe_space(space: gymnasium.Space) -> dict[str, Any]:
@@ -27,7 +29,8 @@ def describe_space(space: gymnasium.Space) -> dict[str, Any]:
         dtype, start = space.dtype.name, space.start.tolist()
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "dtype": dtype, "start": start}
     if isinstance(space, MultiBinary):
-        return {"kind": "MultiBinary", "shape": list(space.shape)}
+        # gymnasium tells MultiBinary(3) from MultiBinary((3,)).
+        return {"kind": "MultiBinary", "shape": space.n if isinstance(space.n, int) else list(space.shape)}
     if isinstance(space, Tuple):
         return {"kind": "Tuple", "spaces": [describe_space(each) for each in space.spaces]}
     if isinstance(space, Dict):
@@ -37,11 +40,29 @@ def describe_space(space: gymnasium.Space) -> dict[str, Any]:
 
 
 def space_from(description: Any) -> gymnasium.Space:
-    """The space of a description; ValueError if it is none."""
+    """The space of a description; ValueError if it is none, or too large, before it is made."""
     try:
+        if not 0 <= (size := _flat_size(description)) <= _MOST_NUMBERS:
+            raise ValueError(f"a space of {size:,} numbers is too large; at most {_MOST_NUMBERS:,}")
         return _space(description)
     except (KeyError, TypeError, AssertionError, OverflowError, AttributeError, RecursionError) as problem:
         raise ValueError(f"{str(description)[:80]!r} describes no space ({problem!r})") from None
+
+
+def _flat_size(description: dict[str, Any]) -> int:
+    """Numbers in a flat observation, as `gymnasium.spaces.flatdim` counts them: choices are one-hot."""
+    kind = description["kind"]
+    if kind in ("Box", "MultiBinary"):
+        return math.prod(_sizes(description["shape"]))
+    if kind == "Discrete":
+        return int(description["n"])
+    if kind == "MultiDiscrete":
+        return int(np.array(description["nvec"], dtype=np.float64).sum())
+    if kind == "Tuple":
+        return sum(_flat_size(each) for each in description["spaces"])
+    if kind == "Dict":
+        return sum(_flat_size(each) for _, each in description["spaces"])
+    raise ValueError(f"there is no space of the kind {kind!r}")
 
 
 def _space(description: dict[str, Any]) -> gymnasium.Space:
@@ -57,7 +78,8 @@ def _space(description: dict[str, Any]) -> gymnasium.Space:
         nvec, start = (np.array(description[name], dtype) for name in ("nvec", "start"))
         return MultiDiscrete(nvec, dtype.type, start=start)
     if kind == "MultiBinary":
-        return MultiBinary(_shape(description["shape"]))
+        sizes = _sizes(description["shape"])
+        return MultiBinary(sizes[0] if isinstance(description["shape"], int) else sizes)
     if kind == "Tuple":
         return Tuple([_space(each) for each in description["spaces"]])
     if kind == "Dict":
@@ -85,10 +107,18 @@ def _array(bound: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[
     return np.full(shape, float(bound) if isinstance(bound, str) else bound, dtype)
 
 
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """Also of a vector that is described by its length."""
+    return _shape([shape] if isinstance(shape, int) else shape)
+
+
 def _shape(sizes: Any) -> tuple[int, ...]:
     shape = tuple(int(size) for size in sizes)
-    if min(shape, default=0) < 0 or math.prod(shape) > _MOST_NUMBERS:
-        raise ValueError(f"a space of the shape {shape} is too large; at most {_MOST_NUMBERS:,} numbers")
+    if len(shape) > _MOST_AXES or min(shape, default=0) < 0 or math.prod(shape) > _MOST_NUMBERS:
+        raise ValueError(
+            f"a space of the shape {str(shape)[:80]} is too large; at most {_MOST_NUMBERS:,} numbers and "
+            f"{_MOST_AXES} axes"
+        )
     return shape
 
 

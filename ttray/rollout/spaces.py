@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, flatdim
 
-from ttray.core.batch import BatchInfo
-from ttray.core.distributions import ActionDistribution, Categorical, MultiCategorical, from_description
+from ttray.data.batch import BatchInfo
+from ttray.policies.distributions import ActionDistribution, Categorical, MultiCategorical, from_description
 
 
 def spaces_of(table: pa.Table) -> tuple[gymnasium.Space, gymnasium.Space]:

@@ -11,10 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.checks import check_count
-from ttray.core.streams import pcg64_states
+from ttray.boundary.fields import check_count
+from ttray.numerics.seeding import pcg64_states
 
 Fill: TypeAlias = Callable[[np.random.Generator, NDArray[np.float64]], None]
+
+# NumPy's generators make no larger standard normal value: beyond 3.7 it is that plus -log(1 - u)/3.7 for a
+# number u of 53 bits, which is below 10.1.
+LARGEST_NORMAL = 14.0
 
 
 def fill_normal(generator: np.random.Generator, out: NDArray[np.float64]) -> None:
