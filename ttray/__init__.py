@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 from ttray.registration import register
 
 if TYPE_CHECKING:
-    from ttray.core import dcs, planning
-    from ttray.core.batch import digest
+    from ttray import callbacks, policies
+    from ttray.data.batch import digest
+    from ttray.plans import dcs
+    from ttray.plans import planners as planning
     from ttray.rllib.algorithm import POIS, TTPOIS
     from ttray.rllib.config import POISConfig, TTPOISConfig
     from ttray.runs.collect import collect
-    from ttray.runs.evaluation import evaluate, ope
+    from ttray.runs.deployment import load_policy
+    from ttray.runs.evaluation import evaluate
+    from ttray.runs.export import export
+    from ttray.runs.ope import ope
+    from ttray.runs.ranking import rank
+    from ttray.runs.recorded import evaluate_table
     from ttray.runs.report.page import report
     from ttray.runs.training import train
 
@@ -26,12 +33,18 @@ __all__ = [
     "TTPOIS",
     "POISConfig",
     "TTPOISConfig",
+    "callbacks",
     "collect",
     "dcs",
     "digest",
     "evaluate",
+    "evaluate_table",
+    "export",
+    "load_policy",
     "ope",
     "planning",
+    "policies",
+    "rank",
     "report",
     "train",
 ]
@@ -42,11 +55,22 @@ _HOMES = {
     "POISConfig": "ttray.rllib.config",
     "TTPOISConfig": "ttray.rllib.config",
     "collect": "ttray.runs.collect",
-    "digest": "ttray.core.batch",
+    "digest": "ttray.data.batch",
     "evaluate": "ttray.runs.evaluation",
-    "ope": "ttray.runs.evaluation",
+    "evaluate_table": "ttray.runs.recorded",
+    "export": "ttray.runs.export",
+    "load_policy": "ttray.runs.deployment",
+    "ope": "ttray.runs.ope",
+    "rank": "ttray.runs.ranking",
     "report": "ttray.runs.report.page",
     "train": "ttray.runs.training",
+}
+
+_MODULES = {
+    "callbacks": "ttray.callbacks",
+    "dcs": "ttray.plans.dcs",
+    "planning": "ttray.plans.planners",
+    "policies": "ttray.policies",
 }
 
 register()
@@ -57,8 +81,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value: Any = version("ttray")
-    elif name in ("dcs", "planning"):
-        value = import_module(f"ttray.core.{name}")
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

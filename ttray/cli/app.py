@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 import ttray
-from ttray.cli.bench import bench, benchmark_names
 from ttray.cli.collect import collect
 from ttray.cli.compare import compare
 from ttray.cli.evaluate import evaluate
-from ttray.cli.listing import listing
+from ttray.cli.export import export
 from ttray.cli.ope import ope
 from ttray.cli.plan import plan
+from ttray.cli.rank import rank
 from ttray.cli.report import report
-from ttray.cli.reproduce import figure_names, reproduce
 from ttray.cli.soak import soak
 from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
@@ -29,11 +29,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_KINDS = {reproduce: listing(figure_names), bench: listing(benchmark_names)}
-for command in (plan, train, evaluate, report, ope, collect, compare, reproduce, bench, soak):
-    app.command(cls=_KINDS.get(command))(command)
-# What follows `--` is another command with options of its own.
-app.command(context_settings={"allow_extra_args": True})(submit)
+for command in (plan, train, evaluate, rank, export, report, ope, collect, compare, soak):
+    app.command()(command)
+# The first word that is no option begins another command with options of its own; `--` may stand before it.
+app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 
 
 def _version(wanted: bool) -> None:
@@ -50,7 +49,8 @@ def about(
 ) -> None:
     """Monte Carlo rollouts of planned, mixed lengths on Ray, and TT-POIS.
 
-    Exit codes: 0 done, 1 failed, 2 wrong input, 3 a worthless answer (ope), 130 or 143 stopped and saved.
+    Exit codes: 0 done, 1 failed, 2 wrong input, 3 a worthless answer (ope), 4 not proven
+    (--better-than), 128 + n stopped by signal n.
     """
 
 
@@ -59,8 +59,18 @@ def main() -> NoReturn:
     run(app)
 
 
-def run_alone(command: Callable[..., Any]) -> NoReturn:
-    """Runs one subcommand as a program of its own, as the scripts in `jobs/` are."""
+def run_alone(
+    command: Callable[..., Any],
+    kind: type[TyperCommand] | None = None,
+    arguments: list[str] | None = None,
+) -> NoReturn:
+    """Runs one command as a program of its own, as the scripts in `jobs/` are.
+
+    Args:
+        command: A function with the options of a command line as its parameters.
+        kind: A class of its own for the command, for example with a longer help.
+        arguments: Those of the command line unless given.
+    """
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command(cls=_KINDS.get(command))(command)
-    run(alone)
+    alone.command(cls=kind)(command)
+    run(alone, arguments)

@@ -9,7 +9,9 @@ import typer
 
 import ttray
 from ttray.cli import options
+from ttray.cli.steps import advice, steps
 from ttray.cli.terminal import Tracker, emit, out
+from ttray.settings.training import WorkerSettings
 
 if TYPE_CHECKING:
     from ttray.service.progress import Progress
@@ -18,8 +20,16 @@ if TYPE_CHECKING:
 def collect(
     output: Annotated[Path, typer.Argument(help="Parquet file to write.")],
     policy: Annotated[
-        Path | None, typer.Option(help="Run or checkpoint directory.", show_default="a fresh network")
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            callback=options.look_here,
+            help="Run or checkpoint directory; or, with --env, another framework's file or module:function.",
+            show_default="a fresh network",
+        ),
     ] = None,
+    deterministic: options.Deterministic = False,
+    trust: options.Trust = False,
     module: options.Module = None,
     preset: options.Preset = None,
     gamma: options.Gamma = None,
@@ -31,7 +41,10 @@ def collect(
     strategy: options.Strategy = "truncated",
     env_runners: options.EnvRunners = 0,
     label: options.Labels = None,
-    slots: options.Slots = 64,
+    slots: options.Slots = WorkerSettings.num_envs_per_env_runner,
+    dist_inputs: Annotated[
+        bool, typer.Option(help="Record the policy's outputs, for `ttray ope`; without, files are smaller.")
+    ] = True,
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
@@ -43,19 +56,22 @@ def collect(
 
     ttray collect batch.parquet --env CartPole-v1 --horizon 200 --budget 10000
     """
-    from ttray.core.batch import write_parquet
-    from ttray.rllib.policy_files import training_of
+    from ttray.data.batch import write_parquet
+    from ttray.rllib.policy_paths import loaded
+    from ttray.rollout.policy_files import training_of
     from ttray.runs.checkpoints import find_checkpoint
     from ttray.runs.directories import check_file
     from ttray.runs.tasks import choose_task
 
     check_file(output)
-    if policy is not None and preset is None:
-        trained = training_of(find_checkpoint(policy))
+    file = output.absolute()  # now: some environments change the directory
+    chosen = loaded(policy, trust=trust)
+    if isinstance(chosen, str) and preset is None:
+        trained = training_of(find_checkpoint(chosen))
         environment: Any = trained.maker(env)
-        horizon = trained.horizon if horizon is None else horizon
-        budget = trained.budget if budget is None else budget
-        gamma = trained.gamma if gamma is None else gamma
+        horizon, budget, gamma = trained.plan(
+            environment.facts(), horizon=horizon, budget=budget, gamma=gamma
+        )
     else:
         task = choose_task(preset_name=preset, environment=env, horizon=horizon, budget=budget, gamma=gamma)
         environment, horizon, budget, gamma = task.environment, task.horizon, task.budget, task.gamma
@@ -68,7 +84,8 @@ def collect(
         table = ttray.collect(
             environment,
             strategy=planned,
-            policy=policy,
+            policy=chosen,
+            deterministic=deterministic,
             module_class=options.module_class(module),
             num_env_runners=env_runners,
             label_selector=options.label_selector(label),
@@ -76,20 +93,25 @@ def collect(
             seed=seed,
             iteration=iteration,
             gamma=gamma,
+            dist_inputs=dist_inputs,
             on_progress=show,
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(table, output)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_parquet(table, file)
     result = {
         "file": str(output),
         "rows": table.num_rows,
+        "num_planned_steps": planned.budget,
         "num_trajectories": planned.num_trajectories,
         "digest": ttray.digest(table),
     }
 
     def render() -> None:
-        out.print(f"{planned.num_trajectories:,} trajectories, {table.num_rows:,} rows")
+        made = steps(table.num_rows, planned.budget)
+        out.print(f"{planned.num_trajectories:,} trajectories, {table.num_rows:,} rows: {made}")
+        if more := advice(table.num_rows, planned.budget):
+            out.print(more)
         out.print(f"digest  {result['digest']}")
-        out.print(f"file    {output}", markup=False)
+        out.print(f"file    {output}")
 
     emit(result, json, render)

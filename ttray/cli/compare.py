@@ -12,19 +12,20 @@ from rich.table import Table
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
 from ttray.runs.directories import runs_directory
+from ttray.runs.own_settings import NUM_ENV_RUNNERS, RunSettings
 
 if TYPE_CHECKING:
-    from ttray.paper.comparison import Curve
+    from ttray.runs.comparison import Curve
     from ttray.runs.run import Run
 
 
 def compare(
     preset: options.Preset = None,
     gamma: options.Gamma = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = RunSettings.seed,
     seeds: Annotated[int, typer.Option(min=1, help="How many, from --seed on.")] = 3,
-    iterations: options.Iterations = 60,
-    env_runners: options.EnvRunners = 2,
+    iterations: options.Iterations = RunSettings.num_iterations,
+    env_runners: options.EnvRunners = NUM_ENV_RUNNERS,
     label: options.Labels = None,
     env: options.Environment = None,
     horizon: options.Horizon = None,
@@ -44,7 +45,7 @@ def compare(
 
     ttray compare --env CartPole-v1 --horizon 200 --budget 8000
     """
-    from ttray.paper import comparison
+    from ttray.runs import comparison
     from ttray.runs.curves import RETURNS
 
     runs = comparison.runs_to_compare(
@@ -92,8 +93,8 @@ def compare(
             table.add_row(name, "mean", str(mean), str(undiscounted[name]))
         out.print(table)
         if seeds > 1:
-            out.print("± 95 % interval over seeds; the difference is TT-POIS minus POIS")
-        out.print(f"data     {files['curves.csv']}\npicture  {files['curves.png']}", markup=False)
+            out.print("± 95 % interval over seeds (Student's: about); the difference is TT-POIS minus POIS")
+        out.print(f"data     {files['curves.csv']}\npicture  {files['curves.png']}")
 
     found = {
         "preset": first.preset,

@@ -4,72 +4,154 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import ttray
 from ttray.cli import options
-from ttray.cli.terminal import emit, out
+from ttray.cli.evaluation_text import print_fixed, print_interval, print_stopped, watchers
+from ttray.cli.terminal import emit
 
 
 def evaluate(
-    policy: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
-    gamma: Annotated[float | None, typer.Option(help="Discount.", show_default="as trained")] = None,
-    seed: options.Seed = 0,
-    horizon: Annotated[
-        int | None, typer.Option(min=1, help="Longest trajectory.", show_default="as trained")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(min=1, help="Environment steps.", show_default="as trained")
-    ] = None,
-    strategy: options.EvaluationStrategy = "truncated",
-    delta: Annotated[float, typer.Option(help="Probability that an interval misses.")] = 0.05,
-    reward_range: Annotated[
-        float | None, typer.Option(help="Largest minus smallest reward.", show_default="as recorded")
-    ] = None,
+    policy: Annotated[str | None, options.Policy] = None,
     env: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
+            callback=options.look_here,
             help="Its environment (module:id for one of this directory), where a file cannot say it.",
             show_default="as trained",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="±ε",
+            help="Collect until the interval has this half-width: a number, or a share of the return as 5%.",
+            show_default=False,
+        ),
+    ] = None,
+    range_: options.RewardRange = None,
+    max_budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after about as many steps.", show_default="as many as it takes"),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Keep the rounds here; the same command goes on from them.", show_default=False),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw how the interval narrowed into this file.", show_default=False)
+    ] = None,
+    table: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge this batch of `ttray collect`, without a POLICY. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    deterministic: options.Deterministic = False,
+    trust: options.Trust = False,
+    gamma: Annotated[
+        float | None, typer.Option(help="Discount.", show_default="as trained, or 1: none")
+    ] = None,
+    seed: options.Seed = 0,
+    horizon: Annotated[
+        int | None,
+        typer.Option(min=1, help="Longest trajectory.", show_default="as trained, or the time limit"),
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="Plan one batch of as many steps, not rounds.", show_default="as trained"),
+    ] = None,
+    real_steps: Annotated[
+        bool, typer.Option("--real-steps", help="Plan as many as make about the budget where episodes end.")
+    ] = False,
+    strategy: options.EvaluationStrategy = None,
+    delta: Annotated[float, typer.Option(help="Probability that an interval fails.")] = 0.05,
+    reward_range: Annotated[
+        float | None,
+        typer.Option(help="Largest minus smallest possible reward, if no more is known.", show_default=False),
+    ] = None,
     module: options.Module = None,
     env_runners: options.EnvRunners = 0,
     label: options.Labels = None,
+    progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Evaluate a trained policy on a fresh batch, with intervals.
+    """Evaluate a policy: its return, between two numbers.
 
-    ttray evaluate runs/dam-TTPOIS-0.95-0 --budget 100000
+    With --to, rounds are collected until the interval is as narrow; it may be looked at, and stopped, at any
+    time. Without, one batch of a fixed size.
+
+    ttray evaluate runs/dam-TTPOIS-0.95-0 --to 0.5
+
+    ttray evaluate ppo_hopper.zip --env Hopper-v5 --to 5% --trust
+
+    ttray evaluate runs/dam-TTPOIS-0.95-0 --to 5% --range -20 0 --directory kept
 
     ttray evaluate runs/dam-TTPOIS-0.95-0 --budget 100000 --strategy adaptive
+
+    ttray evaluate --table batch.parquet --range -20 0
     """
-    found = ttray.evaluate(
-        policy,
-        gamma=gamma,
-        seed=seed,
-        horizon=horizon,
-        budget=budget,
-        strategy=strategy,
-        delta=delta,
-        reward_range=reward_range,
-        environment=env,
-        module_class=options.module_class(module),
-        num_env_runners=env_runners,
-        label_selector=options.label_selector(label),
-    )
+    from ttray.runs.anytime import AnytimeEvaluation
+    from ttray.runs.directories import check_file
+    from ttray.runs.to_accuracy import EvaluationStopped
 
-    def render() -> None:
-        out.print(f"{found.environment}, γ = {found.gamma}")
-        rounds = f", {found.num_rounds} rounds" if found.num_rounds > 1 else ""
-        out.print(f"{found.num_env_steps:,} steps in {found.num_trajectories:,} trajectories{rounds}")
-        out.print(f"return        {found.estimate:.4f}")
-        out.print(f"{1.0 - delta:.0%} interval  {found.low:.4f} to {found.high:.4f} (Student's)")
-        low, high = found.estimate - found.hoeffding_width, found.estimate + found.hoeffding_width
-        kind = "as recorded" if reward_range is None else "given"
-        out.print(f"guaranteed    {low:.4f} to {high:.4f} (rewards within {found.reward_range:.4g}, {kind})")
+    rewards = options.one_range(range_, reward_range)
+    if table:
+        _refuse_beside_tables(policy, env, to, max_budget, directory, plot, budget)
+        recorded = ttray.evaluate_table(table, gamma=gamma, delta=delta, reward_range=rewards)
+        emit(recorded.to_dict(), json, lambda: print_interval(recorded))
+        return
+    if policy is None:
+        raise typer.BadParameter("say which policy: a directory, or --table for batches of it")
+    if plot is not None:
+        if to is None and max_budget is None:
+            raise typer.BadParameter("it draws how rounds narrow an interval; pass --to", param_hint="--plot")
+        check_file(plot)
+    on_progress, on_round = watchers(progress)
+    try:
+        found = ttray.evaluate(
+            policy,
+            environment=env,
+            accuracy=to,
+            max_budget=max_budget,
+            budget=budget,
+            delta=delta,
+            reward_range=rewards,
+            gamma=gamma,
+            horizon=horizon,
+            deterministic=deterministic,
+            trust=trust,
+            directory=directory,
+            seed=seed,
+            real_steps=real_steps,
+            strategy=strategy,
+            num_env_runners=env_runners,
+            label_selector=options.label_selector(label),
+            module_class=options.module_class(module),
+            on_progress=on_progress,
+            on_round=on_round,
+        )
+    except EvaluationStopped as stopped:
+        print_stopped(stopped, as_json=json)
+        raise
+    if isinstance(found, AnytimeEvaluation):
+        picture: dict[str, Any] = {} if plot is None else {"picture": str(found.plot(plot))}
+        emit(found.to_dict() | picture, json, lambda: print_interval(found, plot))
+    else:
+        result = asdict(found) | {"guaranteed": found.guaranteed}
+        emit(result, json, lambda: print_fixed(found, is_given=rewards is not None))
 
-    emit(asdict(found), json, render)
+
+def _refuse_beside_tables(policy: str | None, *others: object) -> None:
+    """Raises for what asks for trajectories, which a table has already."""
+    if policy is not None or any(each is not None for each in others):
+        raise typer.BadParameter(
+            "batches in files are judged as they are: beside it go only --gamma, --delta, --range and --json",
+            param_hint="--table",
+        )

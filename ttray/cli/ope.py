@@ -14,7 +14,7 @@ from ttray.cli import options
 from ttray.cli.terminal import ExitCode, emit, err, out
 
 if TYPE_CHECKING:
-    from ttray.runs.evaluation import OffPolicyEvaluation
+    from ttray.runs.ope import OffPolicyEvaluation
 
 _LABELS = {
     "trajectory": "per trajectory",
@@ -29,19 +29,40 @@ def ope(
     policy: Annotated[Path, typer.Option(help="Run or checkpoint directory of the policy to evaluate.")],
     module: options.Module = None,
     gamma: Annotated[float | None, typer.Option(help="Discount.", show_default="of the tables")] = None,
-    delta: Annotated[float, typer.Option(help="Probability that the return is below a bound.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Probability that a bound fails.")] = 0.05,
     max_reward: Annotated[
         float | None, typer.Option(help="Largest absolute reward there can be.", show_default="recorded")
     ] = None,
     clip: Annotated[float | None, typer.Option(help="Largest weight; biased.")] = None,
+    range_: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--range",
+            metavar="LOW HIGH",
+            help="Smallest and largest possible reward, for proven bounds.",
+            show_default="as the recordings say",
+        ),
+    ] = None,
+    better_than: Annotated[
+        float | None, typer.Option(help="Prove that the policy earns more than this.", show_default=False)
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Half of the data are to choose on, the others for the proof.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the halves, and of the order of trajectories.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Evaluate a policy on recorded batches, without running it.
 
-    Four estimators side by side. The exit code is 3 when both unbiased ones are worthless, by their weights
-    or by their bounds.
+    With --range, or --max-reward, bounds of the return are proven, if the policy was chosen without looking
+    at these data. Four estimators stand beside them.
 
-    ttray ope batch.parquet --policy runs/dam-TTPOIS-0.95-0 --max-reward 60
+    The exit code is 4 when the policy is not proven --better-than a return. Without that question it is 3
+    when both unbiased estimators are worthless, by their weights or by their bounds.
+
+    ttray ope batch.parquet --policy runs/dam-TTPOIS-0.95-0 --range -60 0
+
+    ttray ope batch.parquet --policy new --range -60 0 --better-than -14.5
     """
     found = ttray.ope(
         tables,
@@ -51,23 +72,58 @@ def ope(
         delta=delta,
         max_reward=max_reward,
         importance_weight_clip=clip,
+        reward_range=range_,
+        better_than=better_than,
+        split=split,
+        seed=seed,
     )
 
     def render() -> None:
-        batches = "1 batch" if len(tables) == 1 else f"{len(tables)} batches"
-        out.print(f"{batches}, {found.num_trajectories:,} trajectories, γ = {found.gamma}")
-        out.print(_table(found))
-        out.print(f"lower bounds hold with probability {1.0 - delta:g}; * asymptotic: for many trajectories")
-        out.print("sample: how many trajectories the weights are worth, at best all")
-        if max_reward is None:
-            out.print(f"rewards up to {found.max_reward:.4g} (recorded; a guarantee needs --max-reward)")
+        _print_proven(found)
+        _print_estimates(found)
+        if max_reward is None and range_ is None:
+            out.print(f"rewards up to {found.max_reward:.4g}, as recorded; others may be larger: --range")
 
     emit(asdict(found), json, render)
     for problem in found.problems:
-        err.print(f"warning: {problem}", markup=False)
-    if found.is_worthless:
-        err.print("warning: this answer is worthless; collect with a policy closer to this one")
+        err.print(f"warning: {problem}")
+    if found.is_better is not None:
+        if not found.is_better:
+            raise typer.Exit(ExitCode.NOT_PROVEN)
+    elif found.is_worthless:
+        err.print("warning: these estimates are worthless; collect with a policy closer to this one")
         raise typer.Exit(ExitCode.NOT_TO_BE_TRUSTED)
+
+
+def _print_proven(found: OffPolicyEvaluation) -> None:
+    bounds = found.guaranteed
+    if bounds is None:
+        out.print("PROVEN        nothing: that needs the smallest and the largest possible")
+        out.print("              reward, --range, and batches with seeds of their own")
+    else:
+        low, high = bounds.reward_range
+        certain = f"with probability {1.0 - found.delta:g}"
+        out.print(f"PROVEN        by {found.num_proving:,} trajectories, γ = {found.gamma}")
+        out.print(f"  at least    {bounds.low:.5g}, {certain}")
+        out.print(f"  at most     {bounds.high:.5g}, {certain}")
+        source = "as the recordings say" if found.is_range_declared else "as given"
+        out.print(f"  if          every reward is from {low:.4g} to {high:.4g} ({source}),")
+        seen = "this half of the data" if found.is_split else "these data"
+        out.print(f"              and the policy was chosen without looking at {seen}")
+    if found.better_than is not None:
+        answer = "yes" if found.is_better else "not proven"
+        out.print(f"  better than {found.better_than:.5g}: {answer}")
+
+
+def _print_estimates(found: OffPolicyEvaluation) -> None:
+    number = len(found.recordings)
+    batches = "1 batch" if number == 1 else f"{number} batches"
+    half = ", the half to choose on" if found.is_split else ""
+    out.print(f"NOT PROVEN    {batches}, {found.num_trajectories:,} trajectories{half}, γ = {found.gamma}")
+    out.print(_table(found))
+    out.print(f"lower bounds for probability {1.0 - found.delta:g}: Cantelli's would hold if the divergences")
+    out.print("were known, which are estimated; * asymptotic: for many trajectories")
+    out.print("sample: how many trajectories the weights are worth, at best all")
 
 
 def _table(found: OffPolicyEvaluation) -> Table:

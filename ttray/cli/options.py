@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
 
 from ttray.cli.terminal import one_of
+from ttray.plans.planners import BATCH_STRATEGIES
 from ttray.registration import ALGORITHMS
+from ttray.runs.own_settings import ALL_SETTINGS
 from ttray.runs.presets import DEFAULT_PRESET, PRESETS
 
-# As in `core.planning`, `core.surrogate` and `core.baselines`, which take seconds to load.
-BATCH_STRATEGIES = ("truncated", "uniform", "exact")  # for one batch, with none before it
-STRATEGIES = (*BATCH_STRATEGIES, "adaptive")
-IMPORTANCE_WEIGHTS = ("trajectory", "per_decision")
-BASELINES = ("none", "per_step")
+# As in `runs.export`, which takes seconds to load.
+EXPORT_FORMATS = ("onnx", "torchscript", "safetensors")
+
+
+def _option(name: str, *flags: str, note: str = "", **others: Any) -> Any:
+    """The option of a setting, with the help text of its definition and a note on the option itself."""
+    return typer.Option(*flags, help=f"{ALL_SETTINGS[name].full_help} {note}".strip(), **others)
+
+
+def _choice(name: str, words: Collection[str] = (), *, show_default: str | bool = True) -> Any:
+    """The option of a setting that takes one of several words; of fewer, if some make no sense there."""
+    setting = ALL_SETTINGS[name]
+    brief = setting.help.partition(":")[0]
+    return _word(words or setting.rule.choices, help=brief, show_default=show_default)
+
+
+def _presets_or(name: str) -> str:
+    return f"the preset's, or {ALL_SETTINGS[name].default}"
 
 
 def _word(words: Collection[str], *, help: str, show_default: str | bool = True) -> Any:
@@ -56,11 +73,29 @@ def label_selector(labels: list[str] | None) -> dict[str, str] | None:
     return {key: value for key, _, value in pairs}
 
 
+def look_here(name: str | None) -> str | None:
+    """Has modules of this directory found if a person has named one, as "module:name"; gives the name back.
+
+    Only then, and after all that is installed: a directory may be a stranger's, with a `ray.py` in it.
+    """
+    if isinstance(name, str) and ":" in name and (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+    return name
+
+
+def one_range(pair: tuple[float, float] | None, width: float | None) -> tuple[float, float] | float | None:
+    """What `--range` or `--reward-range` said; only one of them may say something."""
+    if pair is not None and width is not None:
+        raise typer.BadParameter("--range says more than --reward-range; leave the latter out")
+    return width if pair is None else pair
+
+
 def module_class(name: str | None) -> Any:
     """The class that `--module` names."""
     if name is None:
         return None
-    from ttray.rllib.policy_files import named_class
+    look_here(name)
+    from ttray.rllib.module_files import named_class
 
     return named_class(name)
 
@@ -75,46 +110,41 @@ Algorithm = Annotated[
         help=" or ".join(ALGORITHMS) + ".",
     ),
 ]
-Strategy = Annotated[str, _word(BATCH_STRATEGIES, help="How to spend the budget")]
-EvaluationStrategy = Annotated[str, _word(STRATEGIES, help="How to spend the budget")]
-TrainingStrategy = Annotated[
-    str | None,
-    _word(STRATEGIES, help="How to spend the budget", show_default="the preset's, or the algorithm's"),
-]
+Strategy = Annotated[str, _choice("strategy", BATCH_STRATEGIES)]
+EvaluationStrategy = Annotated[str | None, _choice("strategy", show_default="truncated")]
+TrainingStrategy = Annotated[str | None, _choice("strategy", show_default="the preset's, or the algorithm's")]
 ImportanceWeights = Annotated[
-    str | None,
-    _word(IMPORTANCE_WEIGHTS, help="What has a weight", show_default="the preset's, or trajectory"),
+    str | None, _choice("importance_weights", show_default=_presets_or("importance_weights"))
 ]
-Baseline = Annotated[
-    str | None,
-    _word(BASELINES, help="What is subtracted from rewards", show_default="the preset's, or none"),
+Baseline = Annotated[str | None, _choice("baseline", show_default=_presets_or("baseline"))]
+Gamma = Annotated[
+    float | None,
+    _option("gamma", show_default=f"the preset's smallest, or {ALL_SETTINGS['gamma'].default}"),
 ]
-Gamma = Annotated[float | None, typer.Option(help="Discount.", show_default="the preset's smallest, or 0.99")]
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
+ExportFormat = Annotated[str, _word(EXPORT_FORMATS, help="Format")]
+Seed = Annotated[int, _option("seed")]
 Environment = Annotated[
     str | None,
     typer.Option(
         "--env",
         metavar="ID",
+        callback=look_here,
         help="Any gymnasium environment (module:id for one of this directory), in place of a preset; needs "
-        "--horizon and --budget.",
+        "--budget.",
         show_default=False,
     ),
 ]
-Horizon = Annotated[int | None, typer.Option(min=1, help="Longest trajectory.", show_default="the preset's")]
-Budget = Annotated[int | None, typer.Option(min=1, help="Steps of a batch.", show_default="the preset's")]
-Delta = Annotated[
-    float | None, typer.Option(help="Confidence δ of the bound.", show_default="the preset's, or 0.7")
+Horizon = Annotated[int | None, _option("horizon", min=1, show_default="the preset's, or the time limit")]
+Budget = Annotated[int | None, _option("budget", min=1, show_default="the preset's")]
+PlanDelta = Annotated[
+    float | None,
+    typer.Option(help="Probability that the interval fails.", show_default="0.1, with --to 0.05"),
 ]
-Iterations = Annotated[int, typer.Option(help="When to stop.")]
-EnvRunners = Annotated[
-    Any,
-    typer.Option(
-        parser=_env_runners,
-        metavar="N",
-        help="Remote collectors; 0: none, auto: as many as fit. Changes no result.",
-    ),
-]
+Delta = Annotated[float | None, _option("delta", show_default=_presets_or("delta"))]
+Iterations = Annotated[int, _option("num_iterations")]
+CheckpointEvery = Annotated[int, _option("checkpoint_every")]
+Keep = Annotated[int, _option("keep")]
+EnvRunners = Annotated[Any, _option("num_env_runners", parser=_env_runners, metavar="N")]
 Module = Annotated[
     str | None,
     typer.Option(
@@ -123,16 +153,37 @@ Module = Annotated[
         show_default=False,
     ),
 ]
-Labels = Annotated[
-    list[str] | None,
+Policy = typer.Argument(
+    show_default=False,
+    metavar="POLICY",
+    callback=look_here,
+    help="Run or checkpoint directory; or, with --env, another framework's file or module:function.",
+)
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Take the likeliest action, do not sample one.")
+]
+Trust = Annotated[
+    bool,
     typer.Option(
-        "--label",
-        metavar="KEY=VALUE",
-        help="Nodes that collectors may use, as one type of CPU; may be repeated.",
-        show_default="all nodes",
+        "--trust", help="Load the policy's file though code that is in it runs: pickles, TorchScript."
     ),
 ]
-Slots = Annotated[int, typer.Option(help="Environments side by side in each collector. Changes no result.")]
+Labels = Annotated[
+    list[str] | None,
+    _option(
+        "label_selector", "--label", metavar="KEY=VALUE", note="May be repeated.", show_default="all nodes"
+    ),
+]
+Slots = Annotated[int, _option("num_envs_per_env_runner")]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        "--range",
+        metavar="LOW HIGH",
+        help="Smallest and largest possible reward, for a guarantee.",
+        show_default="as the environment says",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 ShowProgress = Annotated[
     bool | None,

@@ -22,8 +22,39 @@ def plan(
     accuracy: Annotated[
         float | None, typer.Option(help="Also tell the budget for this half-width of the interval.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="Probability that the interval misses.")] = 0.1,
-    reward_range: Annotated[float, typer.Option(help="Largest minus smallest reward.")] = 1.0,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="±ε",
+            help="Tell instead what `ttray evaluate --to` will cost: a half-width, or a share as 5%.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            callback=options.look_here,
+            help="With --to: forecast from a pilot of this one, as `ttray evaluate` takes it.",
+            show_default="the worst case only",
+        ),
+    ] = None,
+    deterministic: options.Deterministic = False,
+    trust: options.Trust = False,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            callback=options.look_here,
+            help="With --to: its environment (module:id for one of this directory).",
+            show_default="as trained",
+        ),
+    ] = None,
+    range_: options.RewardRange = None,
+    delta: options.PlanDelta = None,
+    reward_range: Annotated[
+        float | None, typer.Option(help="Largest minus smallest reward.", show_default="1")
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="Also draw it into this file.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -34,12 +65,39 @@ def plan(
     ttray plan --horizon 100 --budget 5000 --gamma 0.99 --png plan.png
 
     ttray plan --preset dam --gamma 0.95 --accuracy 0.5
+
+    ttray plan --to 0.5 --policy runs/dam-TTPOIS-0.95-0 --range -20 0
     """
+    if to is not None:
+        from ttray.cli.plan_cost import plan_cost
+
+        plan_cost(
+            to,
+            policy=policy,
+            deterministic=deterministic,
+            trust=trust,
+            env=env,
+            preset=preset,
+            horizon=horizon,
+            gamma=gamma,
+            delta=0.05 if delta is None else delta,
+            reward_range=options.one_range(range_, reward_range),
+            json=json,
+        )
+        return
+    if policy is not None or env is not None:
+        raise typer.BadParameter("--policy and --env are for what an accuracy costs; pass --to")
+    delta = 0.1 if delta is None else delta
+    given = options.one_range(range_, reward_range)
+    reward_range = 1.0 if given is None else given[1] - given[0] if isinstance(given, tuple) else given
     from ttray.runs.directories import check_file
     from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 
     if png is not None:
         check_file(png)
+    if preset is None and (horizon is None) != (budget is None):
+        missing = "--budget" if budget is None else "--horizon"
+        raise ValueError(f"pass {missing} too, or the --preset that it is to be taken from")
     if preset is None and horizon is not None and budget is not None:  # all of one's own
         gamma = DEFAULT_GAMMA if gamma is None else gamma
     else:
@@ -54,6 +112,7 @@ def plan(
         "budget": budget,
         "gamma": gamma,
         "delta": delta,
+        "reward_range": reward_range,
         "num_trajectories": planned.num_trajectories,
         "samples_per_step": planned.samples_per_step.tolist(),
         "trajectories_per_length": planned.trajectories_per_length.tolist(),
@@ -70,7 +129,7 @@ def plan(
             for name in dict.fromkeys((strategy, "uniform"))
         }
     if png is not None:
-        from ttray.paper.figures.dcs import draw_plan
+        from ttray.runs.plan_picture import draw_plan
 
         draw_plan(planned, uniform, gamma, png)
         result["picture"] = str(png)
@@ -94,10 +153,11 @@ def _render(result: dict[str, Any], planned: ttray.dcs.DataCollectionStrategy) -
     out.print(table)
     out.print("\nsamples per step (n_t), t from left to right")
     for line in column_chart(planned.samples_per_step):
-        out.print(line, markup=False)
+        out.print(line)
     gain = 1.0 - result["width_ratio"]
     out.print(
-        f"\ninterval of Ĵ, δ = {result['delta']}: ±{result['width']:.4g}, uniform "
+        f"\ninterval of Ĵ, δ = {result['delta']}, if rewards stay within a range of "
+        f"{result['reward_range']:g}:\n±{result['width']:.4g}, uniform "
         f"±{result['uniform_width']:.4g}: {abs(gain):.1%} {'narrower' if gain >= 0.0 else 'wider'}"
     )
     if "required_budget" in result:
@@ -105,4 +165,4 @@ def _render(result: dict[str, Any], planned: ttray.dcs.DataCollectionStrategy) -
         for name, steps in result["required_budget"].items():
             out.print(f"  {name:10} {steps:>15,} steps")
     if "picture" in result:
-        out.print(f"picture  {result['picture']}", markup=False)
+        out.print(f"picture  {result['picture']}")

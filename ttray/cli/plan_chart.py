@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.plans.dcs import DataCollectionStrategy
 
 _WIDTH, _HEIGHT = 68, 10  # of the chart, in characters
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

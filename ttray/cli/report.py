@@ -32,4 +32,4 @@ def report(
 
 
 def _render(written: Path) -> None:
-    out.print(f"page  {written}", markup=False)
+    out.print(f"page  {written}")

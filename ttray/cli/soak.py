@@ -52,7 +52,7 @@ def soak(
 
     ttray soak --preset reacher --env-runners 4 --nodes 2 --every 3
     """
-    from ttray.core.parts import ROWS_OF_TWO_PARTS
+    from ttray.optim.shards import ROWS_OF_TWO_PARTS
     from ttray.runs.directories import check_directory
     from ttray.runs.run import Run
     from ttray.soak.trial import soak as soaked
@@ -111,7 +111,7 @@ def _render(result: SoakResult, files: dict[str, Path]) -> None:
         first, last = (found[f"{which}_memory_bytes"] / 2**20 for which in ("first", "last"))
         out.print(f"memory      {first:.0f} -> {last:.0f} MiB in the driver")
     if result.error:
-        out.print(f"error       {result.error}", markup=False)
+        out.print(f"error       {result.error}")
     same = (
         "those of the calm training, every one"
         if result.is_same
@@ -119,4 +119,4 @@ def _render(result: SoakResult, files: dict[str, Path]) -> None:
     )
     out.print(f"bits        {same}")
     for name, path in files.items():
-        out.print(f"{'picture' if name.endswith('.png') else 'data':12}{path}", markup=False)
+        out.print(f"{'picture' if name.endswith('.png') else 'data':12}{path}")

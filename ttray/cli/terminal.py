@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
 from functools import cache
@@ -19,60 +21,96 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from ttray.boundary.printable import printable
+from ttray.cli.standard_streams import prepare_streams
 from ttray.registration import when_imported
-from ttray.runs.connection import quieten
-from ttray.runs.stopping import Stopped
+from ttray.runs.signals import Stopped, interrupting_signals
+from ttray.service.connection import quieten
+from ttray.service.variables import environment
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(soft_wrap=True, highlight=False, stderr=True)
+
+class _PlainConsole(Console):
+    """Prints text as it is, without rich's markup, and with nothing in it that steers the terminal.
+
+    Much of what a command prints comes from files: names of environments, of files, of settings.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(soft_wrap=True, highlight=False, markup=False, emoji=False, stderr=stderr)
+        if self.width < 1:  # as COLUMNS=0 says: nothing at all would be printed
+            self.width = 80
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **(options | {"markup": False, "emoji": False}))
+
+
+out, err = _PlainConsole(), _PlainConsole(stderr=True)
+
+# Keeps interpreters that are started meanwhile from looking for modules in the current directory first: GLFW
+# starts one with `-c` when MuJoCo is imported, Python one for shared memory.
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 
 class ExitCode(IntEnum):
-    """What a command's exit says; 128 + n is a stop by signal n, with everything saved."""
+    """What a command's exit says; 128 + n is a stop by signal n, which a training saves."""
 
     FAILED = 1
     WRONG_INPUT = 2
     NOT_TO_BE_TRUSTED = 3
+    NOT_PROVEN = 4
 
 
 def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
     """Runs a command line; what goes wrong becomes a message and an exit code."""
+    prepare_streams()
+    _provide_home()
     _quieten_ray()
-    # As `python -m` does: environments and modules of one's own are in the directory one works in.
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.insert(0, os.getcwd())
-    try:
-        app(arguments)
-    except Stopped as stop:
-        _leave(
-            f"{stop}; run the same command again to go on from {stop.checkpoint}", 128 + stop.signal_number
-        )
-    except KeyboardInterrupt:
-        _leave("interrupted", 130)
-    except ValueError as problem:
-        _leave(f"error: {problem}", ExitCode.WRONG_INPUT)
-    except (RuntimeError, OSError) as problem:
-        _leave(f"error: {problem}", ExitCode.FAILED)
-    except Exception as problem:
-        _leave_for_ray(problem)
-        raise
+    _draw_as_everywhere()
+    with environment(_SAFE_PATH), interrupting_signals() as received:
+        try:
+            app(arguments)
+        except Stopped as stop:
+            received.append(stop.signal_number)
+            _leave(
+                f"{stop}; run the same command again to go on from {stop.checkpoint}",
+                128 + stop.signal_number,
+            )
+        except (KeyboardInterrupt, SystemExit):
+            if received:  # typer makes an exit of an interruption
+                _leave(f"stopped by {signal.Signals(received[0]).name}", 128 + received[0])
+            raise
+        except ValueError as problem:
+            _leave(f"error: {problem}", ExitCode.WRONG_INPUT)
+        except (RuntimeError, OSError) as problem:
+            _leave(f"error: {problem}", ExitCode.FAILED)
+        except Exception as problem:
+            _leave_for_ray(problem, received)
+            raise
     raise AssertionError("a typer application ends with SystemExit")
 
 
-def _leave_for_ray(problem: Exception) -> None:
+def _leave_for_ray(problem: Exception, received: Sequence[int]) -> None:
     """Leaves if the problem is one of Ray's, or of trials on it."""
     from ray.exceptions import RayError  # here, because most commands neither fail nor need Ray
 
-    from ttray.paper.trials import TrialsInterrupted
+    from ttray.runs.trials import TrialsInterrupted
 
     if isinstance(problem, TrialsInterrupted):
-        _leave(f"{problem}; run the same command again to go on", 130)
+        number = received[0] if received else signal.SIGINT
+        _leave(f"{problem}; run the same command again to go on", 128 + number)
     if isinstance(problem, RayError):
         _leave(f"error: {problem}", ExitCode.FAILED)
+
+
+def _provide_home() -> None:
+    """Names a home directory where there is none, as for a user without a name: Ray asks for it."""
+    if os.path.expanduser("~") == "~":
+        os.environ["HOME"] = tempfile.gettempdir()
 
 
 @cache
@@ -80,8 +118,14 @@ def _quieten_ray() -> None:
     when_imported("ray", lambda _: quieten())  # not before: Ray's import sets its own levels
 
 
+@cache
+def _draw_as_everywhere() -> None:
+    # Matplotlib reads a matplotlibrc of the directory one works in, which may have LaTeX run on its words.
+    when_imported("matplotlib", lambda matplotlib: matplotlib.rcdefaults())
+
+
 def _leave(message: str, code: int) -> NoReturn:
-    err.print(message, markup=False)
+    err.print(message)
     sys.exit(code)
 
 
@@ -166,10 +210,10 @@ class Tracker:
             if self._bar:  # what an earlier run did says nothing of the speed of this one
                 self._bar.reset(self._task, completed=int(done))
         if self._bar:
-            self._bar.update(self._task, completed=done, news=news)
+            self._bar.update(self._task, completed=done, news=printable(news))
         elif self._as_lines:
             left = self._time_left(now, done)
-            err.print(f"{done:4.0f}/{self._total}  {details or news}{left}", markup=False)
+            err.print(f"{done:4.0f}/{self._total}  {details or news}{left}")
 
     def _time_left(self, now: float, done: float) -> str:
         assert self._first is not None
@@ -188,7 +232,9 @@ def _bar() -> Progress:
         BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn(
+            "{task.fields[news]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")
+        ),
         console=err,
         redirect_stdout=out.is_terminal,  # what is printed meanwhile is shown above; a file gets its own
     )

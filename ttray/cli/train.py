@@ -13,7 +13,10 @@ import typer
 
 import ttray
 from ttray.cli import options
+from ttray.cli.steps import steps
 from ttray.cli.terminal import Tracker, all_of, emit, out
+from ttray.estimators import bound_monitor
+from ttray.runs.own_settings import NUM_ENV_RUNNERS, RunSettings
 
 if TYPE_CHECKING:
     from ttray.runs.run import Run
@@ -23,22 +26,22 @@ TRACKERS = ("wandb", "mlflow")  # as in `runs.tracking`, which takes seconds to 
 
 def complete_setting(incomplete: str) -> list[str]:
     """Settings of the config that begin so."""
-    from ttray.runs.run import setting_names
+    from ttray.settings.training import SETTINGS
 
-    return [f"{name}=" for name in sorted(setting_names()) if name.startswith(incomplete)]
+    return [f"{name}=" for name in sorted(SETTINGS) if name.startswith(incomplete)]
 
 
 def train(
     context: typer.Context,
     preset: options.Preset = None,
-    algorithm: options.Algorithm = "TTPOIS",
+    algorithm: options.Algorithm = RunSettings.algorithm,
     gamma: options.Gamma = None,
-    seed: options.Seed = 0,
-    iterations: options.Iterations = 60,
-    env_runners: options.EnvRunners = 2,
+    seed: options.Seed = RunSettings.seed,
+    iterations: options.Iterations = RunSettings.num_iterations,
+    env_runners: options.EnvRunners = NUM_ENV_RUNNERS,
     label: options.Labels = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 10,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, the newest.")] = 3,
+    checkpoint_every: options.CheckpointEvery = RunSettings.checkpoint_every,
+    keep: options.Keep = RunSettings.keep,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: options.Budget = None,
@@ -59,6 +62,9 @@ def train(
         Path | None,
         typer.Option(help="Settings from a file, such as another run's run.toml.", show_default=False),
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import the module of the file's environment; its code runs.")
+    ] = False,
     track: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,13 +91,15 @@ def train(
 
     ttray train --preset reacher --iterations 200 --env-runners 8 --directory D
 
-    ttray train --env CartPole-v1 --horizon 200 --budget 8000
+    ttray train --env CartPole-v1 --budget 8000
 
     ttray train --preset dam --set hidden_sizes=[32,32] --set line_search=binary
 
     ttray train --config runs/dam-TTPOIS-0.95-0/run.toml --directory again
     """
+    from ttray.runs.run import Run
     from ttray.runs.settings import parse_settings, read_settings
+    from ttray.runs.training import check_asked
 
     flags = {
         "preset": preset,
@@ -111,11 +119,17 @@ def train(
         "importance_weights": importance_weights,
         "baseline": baseline,
     }
-    given = (read_settings(config) if config else {}) | parse_settings(set or [])
+    typed = parse_settings(set or [])
+    is_named = env is not None or "environment" in typed
+    from_file = read_settings(config, trust=trust or is_named) if config else {}
+    given = from_file | typed
     for name in given.keys() & flags.keys():  # what stands on the command line goes before a file
         if not _is_said(context, name):
             flags[name] = given[name]
         del given[name]
+    options.look_here(flags["environment"])
+    if config and "budget" in from_file.keys() - typed.keys() and not _is_said(context, "budget"):
+        check_asked(Run.of(**flags, settings=given), config)
     started = time.monotonic()
 
     tracker = Tracker("training", flags["num_iterations"], progress)
@@ -124,13 +138,14 @@ def train(
         if not json:
             out.print(
                 f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}, in {directory}",
-                markup=False,
             )
             words = ", ".join(f"{key} {_word(value)}" for key, value in run.to_settings().items())
-            out.print(textwrap.fill(words, 79, initial_indent="  ", subsequent_indent="  "), markup=False)
+            out.print(textwrap.fill(words, 79, initial_indent="  ", subsequent_indent="  "))
         shown.enter_context(tracker)  # not before: what is printed would break its bar
 
     with ExitStack() as shown:
+        bound_monitor.LOG.disabled = True  # the note at the end tells it, once and whole
+        shown.callback(setattr, bound_monitor.LOG, "disabled", False)
 
         def show(row: dict[str, float]) -> None:
             tracker.update(
@@ -155,15 +170,22 @@ def train(
     def render() -> None:
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
         out.print(f"discounted return {first:.3f} -> {last:.3f} in {len(rows)} iterations")
+        out.print(steps(int(rows[-1]["num_env_steps"]), trained.num_planned_steps))
         if trained.problem:
             out.print(fill(trained.problem, 80, initial_indent="note        ", subsequent_indent=" " * 12))
-        out.print(f"metrics     {trained.metrics}", markup=False)
-        out.print(f"picture     {trained.picture}", markup=False)
-        out.print(f"checkpoint  {trained.checkpoint}", markup=False)
+        out.print(f"metrics     {trained.metrics}")
+        out.print(f"picture     {trained.picture}")
+        out.print(f"checkpoint  {trained.checkpoint}")
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
-        out.print(f"to look     ttray report {trained.directory}", markup=False)
+        out.print(f"to look     ttray report {trained.directory}")
 
-    found = {"run": run.to_settings(), "iterations": rows, "problem": trained.problem, "files": files}
+    found = {
+        "run": run.to_settings(),
+        "num_planned_steps": trained.num_planned_steps,
+        "iterations": rows,
+        "problem": trained.problem,
+        "files": files,
+    }
     emit(found, json, render)
 
 

@@ -20,7 +20,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
 from ttray.rllib.module import rllib_distribution
-from ttray.rollout.environment import distribution_of
+from ttray.rollout.environment_facts import distribution_of
 from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 from ttray.rollout.spaces import action_space_of, flat_observation_space
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+import secrets
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Self, TypeVar
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -12,24 +13,24 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from ttray.core import planning
-from ttray.core.checks import settle
-from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.improvement import ImprovementSettings
-from ttray.core.parts import ROWS_OF_TWO_PARTS
-from ttray.core.search import SearchSettings
-from ttray.rllib import inherited
+from ttray.boundary.fields import coerce
+from ttray.optim.improvement import ImprovementSettings
+from ttray.optim.shards import ROWS_OF_TWO_PARTS
+from ttray.plans import planners
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.rllib import unsupported_settings
 from ttray.rllib.catalog_module import CatalogModule, check_model_config
-from ttray.rllib.env_runner import QuotaEnvRunner
+from ttray.rllib.environments import FunctionOfEnvironment
 from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
-from ttray.rllib.settings import CHECKS
-from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
-from ttray.service.settings import DispatchSettings, check_num_env_runners
+from ttray.rllib.settings import CHECKS, lists_settings
+from ttray.service.worker_needs import WorkerNeeds
+from ttray.settings.rules import check_num_env_runners
+from ttray.settings.training import SETTINGS, DispatchSettings, EvaluationSettings, SearchSettings
 
-_MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`ttray bench optimisation`)
-_Settings = TypeVar("_Settings", SearchSettings, DispatchSettings)
+_MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`python -m benchmarks optimisation`)
+_Settings = TypeVar("_Settings", SearchSettings, ImprovementSettings, DispatchSettings)
 
 
 class TTPOISConfig(AlgorithmConfig):
@@ -45,174 +46,62 @@ class TTPOISConfig(AlgorithmConfig):
         >>> result = config.build_algo().train()
     """
 
+    env: Any
+
     def __init__(self, algo_class: type | None = None) -> None:
         if algo_class is None:
             from ttray.rllib.algorithm import TTPOIS  # the algorithm needs its config, and this the reverse
 
             algo_class = TTPOIS
         super().__init__(algo_class=algo_class)
-        # Required, and therefore invalid until they are set.
-        self.horizon = 0
-        self.budget = 0
-        self.gamma = 0.99
-        self.delta = 0.7
-        self.strategy = "truncated"
-        self.importance_weights = "trajectory"
-        self.baseline = "none"
-        self.importance_weight_clip: float | None = None
-        self.min_max_reward: float | None = None
-        self.hidden_sizes: Sequence[int] = DEFAULT_HIDDEN_SIZES
-        self.num_learner_threads: int | None = None
-        self.optimise_on = "auto"
-        # The settings of the search and of the dispatcher have the names and defaults of their classes.
-        for settings in (SearchSettings(), DispatchSettings()):
-            for name, default in asdict(settings).items():
-                setattr(self, name, default)
-
-        self.env_runner_cls = QuotaEnvRunner
-        self.num_env_runners = 0
+        for name, setting in SETTINGS.items():
+            # Until it is set, what is required is 0, which is invalid.
+            setattr(self, name, 0 if setting.is_required else setting.default)
         self.auto_env_runners = False
-        self.label_selector: dict[str, str] | None = None
-        self.num_envs_per_env_runner = 64
+        self.module_seed: int | None = None  # of a learner's module, where the algorithm seeds nothing itself
         # The density is of the raw action; the slots clip what goes to the environment.
         self.normalize_actions = False
-        # Quotas carry their weights and the dispatcher looks after lost runners: RLlib need not wait
-        # for a runner that restarts, nor merge connector states that do not exist.
-        self.env_runner_health_probe_timeout_s = 0.2
-        self._dont_auto_sync_env_runner_states = True
         self.evaluation_duration = 100
 
-    def training(
-        self,
-        *,
-        horizon: int = NotProvided,
-        budget: int = NotProvided,
-        delta: float = NotProvided,
-        strategy: str = NotProvided,
-        importance_weights: str = NotProvided,
-        baseline: str = NotProvided,
-        num_offline_iterations: int = NotProvided,
-        importance_weight_clip: float | None = NotProvided,
-        min_max_reward: float | None = NotProvided,
-        line_search: str = NotProvided,
-        hidden_sizes: Sequence[int] = NotProvided,
-        gradient_tolerance: float = NotProvided,
-        gain_tolerance: float = NotProvided,
-        max_line_search_evaluations: int = NotProvided,
-        num_learner_threads: int | None = NotProvided,
-        optimise_on: str = NotProvided,
-        **kwargs: Any,
-    ) -> Self:
+    @lists_settings
+    def training(self, **settings: Any) -> Self:
         """Sets what TT-POIS optimises, and how.
 
-        Args:
-            horizon: Steps of the longest trajectory, T. Required.
-            budget: Environment steps per iteration, Λ. Required.
-            delta: Confidence level of the bound; larger is bolder.
-            strategy: "truncated" (the paper's), "exact" (the integer optimum), "uniform" (POIS), "adaptive"
-                (each batch planned by how rewards varied in those before), or the name of a planner of your
-                own (`ttray.planning.register`).
-            importance_weights: "trajectory", one weight for all rewards of a trajectory (the paper's), or
-                "per_decision", for each reward the ratios up to its own step: a bound that is never wider.
-            baseline: "none" (the paper's), or "per_step" to subtract the mean rewards of the batches before.
-            num_offline_iterations: Gradient steps per batch.
-            importance_weight_clip: Upper limit of a weight in the estimate, or None.
-            min_max_reward: Lower limit of the reward bound R_max, which is otherwise that of the batch; with
-                a baseline, of what remains of the rewards.
-            line_search: "parabola" (the paper's), "cubic" (as good steps with half of the evaluations) or
-                "binary".
-            hidden_sizes: Units of the hidden layers.
-            gradient_tolerance: Stop when the gradient's norm is smaller.
-            gain_tolerance: Stop when a line search gains less.
-            max_line_search_evaluations: Of the bound, per line search.
-            num_learner_threads: Threads of the learner; None for as many as torch would use: one per core in
-                the driver, one in an actor. The weights are the same for any number.
-            optimise_on: Who computes the bound: the "learner", which fetches all rows; the "workers" (env
-                runners), each on the rows that it collected; or "auto", workers if there are several and the
-                budget is large, at least 16,384 steps for each of a given number. No more of them collect
-                than the batch has parts (of some 4,096 to 8,192 rows). The weights are the same.
-            **kwargs: Arguments of `AlgorithmConfig.training`, e.g. `gamma`.
-        """
-        super().training(**kwargs)
-        return self._assign(
-            horizon=horizon,
-            budget=budget,
-            delta=delta,
-            strategy=strategy,
-            importance_weights=importance_weights,
-            baseline=baseline,
-            num_offline_iterations=num_offline_iterations,
-            importance_weight_clip=importance_weight_clip,
-            min_max_reward=min_max_reward,
-            line_search=line_search,
-            hidden_sizes=hidden_sizes,
-            gradient_tolerance=gradient_tolerance,
-            gain_tolerance=gain_tolerance,
-            max_line_search_evaluations=max_line_search_evaluations,
-            num_learner_threads=num_learner_threads,
-            optimise_on=optimise_on,
-        )
+        `validate` checks the values: until then Tune may have a search in the place of one.
 
-    def env_runners(
-        self,
-        *,
-        quotas_per_env_runner: int | None = NotProvided,
-        quota_timeout_s: float = NotProvided,
-        max_quota_attempts: int = NotProvided,
-        env_runner_wait_s: float = NotProvided,
-        backup_quotas: bool = NotProvided,
-        determinism_check: str = NotProvided,
-        label_selector: dict[str, str] | None = NotProvided,
-        **kwargs: Any,
-    ) -> Self:
+        Args:
+            **settings: Settings by name, and arguments of `AlgorithmConfig.training`.
+        """
+        super().training(**self._set("training", settings))
+        return self
+
+    @lists_settings
+    def env_runners(self, **settings: Any) -> Self:
         """Sets who collects, and how patient the dispatcher is.
 
-        `num_env_runners="auto"` collects on as many actors as the cluster has CPUs for, and follows it
-        when it grows or shrinks. They are actors of ttray's own, because RLlib's group has a fixed number.
-
         Args:
-            quotas_per_env_runner: How finely the plan is split; None chooses.
-            quota_timeout_s: A runner that needs longer for a quota is killed and restarted.
-            max_quota_attempts: How often a quota may fail by an error of its environment before training
-                stops with an error. Deaths and hangs of its env runner are counted apart, up to twice as
-                many each.
-            env_runner_wait_s: How long to go on without any runner alive.
-            label_selector: Labels of the nodes that runners may use, e.g. to stay on one type of CPU.
-            backup_quotas: Whether idle runners get copies of quotas that have been out for long.
-            determinism_check: "error" or "warn" if a trajectory of the first batch has other bits when it is
-                collected twice; "off" does not try.
-            **kwargs: Arguments of `AlgorithmConfig.env_runners`. `observation_filter="mean_std"` normalises
-                what the policy sees by the observations of the batches before.
+            **settings: Settings by name, and arguments of `AlgorithmConfig.env_runners`.
+                `observation_filter="mean_std"` normalises what the policy sees by the observations of the
+                batches before.
         """
-        if (slots := kwargs.get("num_envs_per_env_runner", NotProvided)) is not NotProvided:
-            # Here already: RLlib compares it with 0, whatever it is.
-            kwargs["num_envs_per_env_runner"] = CHECKS["num_envs_per_env_runner"](
-                "num_envs_per_env_runner", slots
-            )
-        super().env_runners(**kwargs)
-        if kwargs.get("num_env_runners", NotProvided) is not NotProvided:
-            self._settle_auto(kwargs["num_env_runners"])
-        return self._assign(
-            quotas_per_env_runner=quotas_per_env_runner,
-            quota_timeout_s=quota_timeout_s,
-            max_quota_attempts=max_quota_attempts,
-            env_runner_wait_s=env_runner_wait_s,
-            backup_quotas=backup_quotas,
-            determinism_check=determinism_check,
-            label_selector=label_selector,
-        )
+        super().env_runners(**self._set("env_runners", settings))
+        if settings.get("num_env_runners", NotProvided) is not NotProvided:
+            self._settle_auto(self.num_env_runners)
+        return self
+
+    def _set(self, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Sets those of a method that are in the model, and returns the others, which are RLlib's."""
+        own = {name for name, setting in SETTINGS.items() if setting.method == method}
+        for name in own & settings.keys():
+            if settings[name] is not NotProvided:
+                setattr(self, name, settings[name])
+        return {name: value for name, value in settings.items() if name not in own}
 
     def _settle_auto(self, number: int | str) -> None:
         """RLlib's own number is 0 where ttray chooses it."""
         number = check_num_env_runners(number)
         self.auto_env_runners = isinstance(number, str)
         self.num_env_runners = 0 if isinstance(number, str) else number
-
-    def _assign(self, **settings: Any) -> Self:
-        for name, value in settings.items():
-            if value is not NotProvided:
-                setattr(self, name, value)
-        return self
 
     def build_algo(self, *args: Any, **kwargs: Any) -> Algorithm:
         """Builds the algorithm; see `AlgorithmConfig.build_algo`."""
@@ -222,16 +111,18 @@ class TTPOISConfig(AlgorithmConfig):
 
     def validate(self) -> None:
         """Gives every setting its plain type; ValueError for what cannot work, with what was found."""
-        settle(self, CHECKS)
+        coerce(self, CHECKS)
         if isinstance(self.num_env_runners, str):  # from a dictionary
             self._settle_auto(self.num_env_runners)
-        inherited.refuse(self)
+        unsupported_settings.refuse(self)
+        if (environment := FunctionOfEnvironment.of(self.env)) is not self.env:  # else it may be frozen
+            self.env = environment
         super().validate()
         self.data_collection_strategy()
         self._check_model()
 
     def _check_model(self) -> None:
-        if self._rl_module_spec is None and self.model_config:
+        if self.model_config and "rl_module_spec" not in unsupported_settings.changed_settings(self):
             check_model_config(self.model_config, tuple(self.hidden_sizes))
         if self.optimise_on == "workers" and not self._has_env_runners():
             raise ValueError(
@@ -256,35 +147,50 @@ class TTPOISConfig(AlgorithmConfig):
             return several and self.budget >= least
         return self.optimise_on == "workers"
 
-    def data_collection_strategy(self, observed: planning.Observed | None = None) -> DataCollectionStrategy:
-        """The plan of an iteration.
+    def data_collection_strategy(self, observed: planners.Observed | None = None) -> DataCollectionStrategy:
+        """The plan of an iteration; computed once per run where it does not depend on data.
 
         Args:
             observed: What the batches before it told; None for the first one.
         """
-        return planning.plan(
+        return planners.plan_of_run(
             self.strategy, horizon=self.horizon, budget=self.budget, gamma=self.gamma, observed=observed
         )
 
     def improvement_settings(self) -> ImprovementSettings:
         """What the learner needs."""
-        return ImprovementSettings(
-            gamma=self.gamma,
-            delta=self.delta,
-            importance_weights=self.importance_weights,
-            baseline=self.baseline,
-            importance_weight_clip=self.importance_weight_clip,
-            min_max_reward=self.min_max_reward,
-            num_learner_threads=self.num_learner_threads,
-            search=self._settings(SearchSettings),
+        return self._settings(ImprovementSettings, search=self._settings(SearchSettings))
+
+    def worker_needs(self) -> WorkerNeeds:
+        """What each remote worker needs of a node."""
+        return WorkerNeeds(
+            num_cpus=self.num_cpus_per_env_runner,
+            resources=dict(self.custom_resources_per_env_runner),
+            label_selector=self.label_selector,
+            env_vars=dict(self.extra_python_environs_for_worker),
+            max_restarts=self.max_num_env_runner_restarts if self.restart_failed_env_runners else 0,
+            is_reserved=not self.auto_env_runners,
         )
+
+    def evaluation_settings(self) -> EvaluationSettings:
+        """How `evaluate()` judges."""
+        return EvaluationSettings(**(self.evaluation_config or {}))
 
     def dispatch_settings(self) -> DispatchSettings:
         """What the dispatcher needs."""
         return self._settings(DispatchSettings)
 
-    def _settings(self, kind: type[_Settings]) -> _Settings:
-        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
+    def _settings(self, kind: type[_Settings], **others: Any) -> _Settings:
+        names = [field.name for field in fields(kind) if field.name in SETTINGS]
+        return kind(**{name: getattr(self, name) for name in names}, **others)
+
+    @property
+    def is_online(self) -> bool:
+        """False, as RLlib's offline algorithms say it: RLlib makes no env runners."""
+        return False
+
+    def build_learner_connector(self, *args: Any, **kwargs: Any) -> None:
+        """None: the learner takes a batch as it is."""
 
     def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> RLModuleSpec:
         """Of the module, behind its filter if there is one; see `AlgorithmConfig.get_rl_module_spec`."""
@@ -303,9 +209,11 @@ class TTPOISConfig(AlgorithmConfig):
         """The paper's network, or RLlib's default model where `rl_module(model_config=...)` says which."""
         if self.model_config:
             return RLModuleSpec(module_class=CatalogModule, model_config=self.model_config)
+        seed = self.seed if self.module_seed is None else self.module_seed
+        seed = secrets.randbits(32) if seed is None else seed
         return RLModuleSpec(
             module_class=PolicyModule,
-            model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": self.seed or 0},
+            model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": seed},
         )
 
     def get_default_learner_class(self) -> type[Learner]:

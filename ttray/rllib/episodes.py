@@ -6,7 +6,7 @@ import pyarrow as pa
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from ttray.core.trajectories import Trajectory, trajectories_of
+from ttray.data.trajectories import Trajectory, trajectories_of
 from ttray.rollout.spaces import spaces_of
 
 
@@ -22,7 +22,9 @@ def episodes(table: pa.Table) -> list[SingleAgentEpisode]:
     observation_space, action_space = spaces_of(table)
 
     def episode_of(trajectory: Trajectory) -> SingleAgentEpisode:
-        outputs = {Columns.ACTION_LOGP: list(trajectory.log_prob)}
+        outputs = {}
+        if trajectory.log_prob is not None:
+            outputs[Columns.ACTION_LOGP] = list(trajectory.log_prob)
         if trajectory.dist_inputs is not None:
             outputs[Columns.ACTION_DIST_INPUTS] = list(trajectory.dist_inputs)
         episode = SingleAgentEpisode(

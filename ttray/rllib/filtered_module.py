@@ -7,22 +7,19 @@ hold raw observations. Importance weights therefore compare two policies behind 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
-from ttray.core.moments import Moments
+from ttray.policies.running_mean_std import RunningMeanStd
 from ttray.rllib.torch_policy import observation_structure
-from ttray.rollout.policies import Policy
 
 FILTERS = ("NoFilter", "mean_std")
 
@@ -83,7 +80,7 @@ class FilteredModule(TorchRLModule):
         rows = batch[Columns.OBS].flatten(start_dim=1).float()
         return {Columns.OBS: self._structure((rows - self.mean) * self.scale)}
 
-    def set_filter(self, moments: Moments) -> None:
+    def set_filter(self, moments: RunningMeanStd) -> None:
         """Makes the filter that of all batches so far, from the next batch on."""
         self.mean: Tensor = torch.from_numpy(moments.mean.astype(np.float32))
         self.scale: Tensor = torch.from_numpy(moments.scale().astype(np.float32))
@@ -96,22 +93,3 @@ def _filtered_size(space: gymnasium.Space) -> int:
         f"observation_filter='mean_std' needs observations in a Box of floats, found {space}; leave it out, "
         "or wrap the environment"
     )
-
-
-@dataclass(frozen=True)
-class FilteredPolicy:
-    """A policy behind a filter, for rollouts.
-
-    Attributes:
-        policy: Takes normalised observations.
-        mean: `[obs_size]`.
-        scale: `[obs_size]`.
-    """
-
-    policy: Policy
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
-
-    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Returns the distribution inputs `[rows, num_inputs]` of raw observations."""
-        return self.policy((obs - self.mean) * self.scale)

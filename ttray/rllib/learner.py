@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
+import random
 import time
 from typing import Any
 
+import numpy as np
+import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from ttray.core.experience import Experience, StepRewards
-from ttray.core.holders import PartsHere
-from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
-from ttray.core.part_bound import BoundSpec, Request
+from ttray.optim.improvement import ImprovementSettings, check_sampled_by, improve
+from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.run_statistics import RunStatistics, StepRewards
+from ttray.optim.shard_bound import BoundSpec, Request
+from ttray.policies.weights_digest import weights_digest
 from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.torch_policy import observation_structure
-from ttray.service.elsewhere import PartsElsewhere
+from ttray.service.builds import build
 from ttray.service.handle import BatchHandle
+from ttray.service.remote_evaluator import RemoteEvaluator
 
 
 @dataclasses.dataclass
@@ -31,14 +38,14 @@ class BatchTrainingData(TrainingData):
     """
 
     handle: BatchHandle | None = None
-    experience: Experience | None = None
+    experience: RunStatistics | None = None
 
     def validate(self) -> None:
         """Raises unless there is a batch, and the experience before it."""
         if self.handle is None:
             raise ValueError("give the handle of a batch")
         if self.experience is None:
-            raise ValueError("give the experience before the batch; Experience.empty before the first one")
+            raise ValueError("give the experience before the batch; RunStatistics.empty before the first one")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -53,6 +60,10 @@ class BatchTrainingData(TrainingData):
 class WholeBatchLearner(TorchLearner):
     """Improves the policy on a whole batch and reports what happened."""
 
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        _seed_process(config.module_seed)
+
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """No optimizer: the line search decides the steps."""
 
@@ -65,7 +76,8 @@ class WholeBatchLearner(TorchLearner):
 
         Returns:
             The learner's metrics, and `experience`: what is known after the batch, found here because
-            the rows are here. Or `error`, because a remote learner that raises is lost for good.
+            the rows are here. Or `error`: what was raised, because RLlib gives up a remote learner that does.
+            In either case `build`, of this process.
         """
         training_data.validate()
         assert training_data.handle is not None
@@ -79,30 +91,50 @@ class WholeBatchLearner(TorchLearner):
         try:
             baseline = experience.baseline.values() if settings.baseline == "per_step" else None
             info = training_data.handle.info
+            check_sampled_by(info, weights_digest(module.get_state(inference_only=True)))
             spec = settings.spec(module, forward_train, info, baseline)
-            with self._holder(training_data.handle, spec, settings) as holder:
-                metrics = improve(module, holder, settings)
-                rewards = StepRewards.of(holder, info.strategy)
+            with self._evaluator(training_data.handle, spec, settings) as evaluator:
+                metrics = improve(module, evaluator, settings)
+                rewards = StepRewards.of(evaluator, info.strategy)
                 after = experience.after(rewards, info.strategy, settings.gamma)
                 if isinstance(module, FilteredModule):  # from the next batch on
-                    after = after.having_seen(holder.answer(Request("moments")))
+                    after = after.having_seen(evaluator.answer(Request("moments")))
                     assert after.moments is not None
                     module.set_filter(after.moments)
-        except (StaleBatchError, ValueError) as problem:
-            return {"error": str(problem)}
-        metrics["experience"] = after
+        except Exception as problem:
+            return {"error": _portable(problem), "build": build()}
+        metrics["experience"], metrics["build"] = after, build()
         metrics["optimise_time_s"] = time.perf_counter() - started
-        self._weights_seq_no += 1
         return metrics
 
-    def _holder(
+    def _evaluator(
         self, handle: BatchHandle, spec: BoundSpec, settings: ImprovementSettings
-    ) -> PartsHere | PartsElsewhere:
+    ) -> LocalEvaluator | RemoteEvaluator:
         """Of the parts of a batch: the workers, where it was collected for that, or this process."""
         if not handle.workers:
-            return PartsHere.whole(spec, handle.batch(), settings.num_threads)
+            return LocalEvaluator.whole(spec, handle.batch(), settings.num_threads)
         timeout_s = self.config.quota_timeout_s
-        return PartsElsewhere(spec, handle, timeout_s=timeout_s, num_threads=settings.num_threads)
+        return RemoteEvaluator(spec, handle, timeout_s=timeout_s, num_threads=settings.num_threads)
+
+
+def _portable(problem: Exception) -> Exception:
+    """The same error if it can travel to another process, else one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(problem))
+    except Exception:
+        return RuntimeError(f"{type(problem).__name__}: {problem}")
+    return problem
+
+
+def _seed_process(seed: int | None) -> None:
+    """Seeds what initial weights may come from, as RLlib does, which would also load torch's compiler."""
+    if seed is None:
+        return
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  # a module of one's own may use it
+    torch.manual_seed(seed)
+    torch.set_deterministic_debug_mode("error")
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"  # for a compiler that is loaded later
 
 
 def forward_train(module: Any, obs: Tensor) -> Tensor:

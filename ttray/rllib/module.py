@@ -1,6 +1,6 @@
 """The policy network as an RLModule: a tanh MLP, "normc" initialised, without a value head.
 
-The paper's networks (its appendix on hyper-parameters). Weights come from `ttray.core.mlp`, so that the
+The paper's networks (its appendix on hyper-parameters). Weights come from `ttray.policies.mlp`, so that the
 torch form that is trained and the NumPy form that acts start from the same numbers.
 """
 
@@ -21,10 +21,10 @@ from ray.rllib.core.distribution.torch.torch_distribution import (
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from ttray.core.distributions import Categorical, DiagonalGaussian
-from ttray.core.mlp import MLP, initial_mlp
-from ttray.core.tanh_network import tanh_network
-from ttray.rollout.environment import distribution_of
+from ttray.policies.distributions import Categorical, DiagonalGaussian
+from ttray.policies.mlp import MLP, initial_mlp
+from ttray.policies.tanh_network import tanh_network
+from ttray.rollout.environment_facts import distribution_of
 
 
 class PolicyModule(TorchRLModule):

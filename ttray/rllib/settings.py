@@ -1,102 +1,60 @@
-"""What each setting of a configuration may be: one table, of ttray's own and of RLlib's that have an effect.
+"""What each setting of a configuration may be: ttray's own, and those of RLlib that have an effect.
 
-`TTPOISConfig.validate` and `ttray.runs.run` apply it, so that a number is the same whichever way it comes:
-by a method, from a dictionary of Tune, from a file or from a command line.
+`TTPOISConfig.validate` applies it, so that a number is the same whichever way it comes: by a method, from a
+dictionary of Tune, from a file or from a command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from ttray.core.checks import (
+from ray.rllib.algorithms.algorithm_config import NotProvided
+
+from ttray.boundary.fields import (
     Check,
     check_count,
     check_flag,
     check_not_negative,
     check_one_of,
-    check_sizes,
     optional,
-    plain,
 )
-from ttray.core.dcs import check_horizon
-from ttray.core.improvement import ImprovementSettings
-from ttray.core.planning import check_strategy
-from ttray.core.search import SearchSettings
 from ttray.rllib.filtered_module import FILTERS
-from ttray.service.settings import (
-    DispatchSettings,
-    check_budget,
-    check_label_selector,
-    check_num_env_runners,
-    check_num_slots,
-)
+from ttray.settings.model import Setting
+from ttray.settings.rules import MAX_TRAINING_SEED, check_amount
+from ttray.settings.training import SETTINGS
 
-OPTIMISE_ON = ("auto", "learner", "workers")
-MAX_SEED = 2**32 - 1
-"""Of a training: RLlib hands it to generators that take no more."""
-
-_MAX_LAYERS, _MAX_UNITS = 32, 2**14  # a layer of the widest has a GiB of weights
-_MAX_AMOUNT = 1e4  # CPUs or GPUs of one process
 _MAX_EPISODES = 10**9  # of one evaluation
 _MAX_TIME_S = 1e7  # four months
 _PLACEMENTS = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
-def _required(check: Check) -> Check:
-    """The same check for what has no default: until it is set, it is 0."""
+def _required(setting: Setting) -> Check:
+    """The check of what has no default: until it is set, it is 0."""
 
     def checked(name: str, value: Any) -> Any:
         if isinstance(value, int) and value == 0:
             raise ValueError(
                 f"{name} is not set; call config.training(horizon=..., budget=...); found {value}"
             )
-        return check(name, value)
+        return setting.check(value)
 
     return checked
 
 
-def _amount(name: str, value: Any) -> int | float:
-    """Of a resource; whole ones stay whole."""
-    amount = check_not_negative(name, value, _MAX_AMOUNT)
-    return int(amount) if isinstance(plain(value), int) else amount
-
-
 def _amount_or_auto(name: str, value: Any) -> int | float | str:
-    return "auto" if isinstance(value, str) and value == "auto" else _amount(name, value)
-
-
-def _labels(_: str, value: Any) -> dict[str, str] | None:
-    return check_label_selector(value, "auto")  # whether there are env runners for it is asked elsewhere
+    return "auto" if isinstance(value, str) and value == "auto" else check_amount(name, value)
 
 
 _time_s = partial(check_not_negative, maximum=_MAX_TIME_S)
 
-OWN: Mapping[str, Check] = {
-    "horizon": _required(lambda _, value: check_horizon(value)),
-    "budget": _required(lambda _, value: check_budget(value)),
-    "strategy": lambda _, value: check_strategy(value),
-    "hidden_sizes": partial(check_sizes, max_length=_MAX_LAYERS, maximum=_MAX_UNITS),
-    "optimise_on": partial(check_one_of, choices=OPTIMISE_ON),
-    "label_selector": _labels,
-    **{name: check for name, check in ImprovementSettings.checks.items() if name != "search"},
-    **SearchSettings.checks,
-    **DispatchSettings.checks,
-}
-
-INHERITED: Mapping[str, Check] = {
-    "seed": optional(partial(check_count, minimum=0, maximum=MAX_SEED)),
+_OF_RLLIB: Mapping[str, Check] = {
+    "seed": optional(partial(check_count, minimum=0, maximum=MAX_TRAINING_SEED)),
     "observation_filter": partial(check_one_of, choices=FILTERS),
-    "num_env_runners": lambda _, value: check_num_env_runners(value),
-    "num_envs_per_env_runner": lambda name, value: check_num_slots(value, name),
-    "num_cpus_per_env_runner": _amount,
-    "num_gpus_per_env_runner": _amount,
-    "num_learners": partial(check_count, minimum=0),
     "num_cpus_per_learner": _amount_or_auto,
-    "num_gpus_per_learner": _amount,
-    "local_gpu_idx": partial(check_count, minimum=0),
-    "num_cpus_for_main_process": _amount,
+    "num_cpus_for_main_process": check_amount,
     "placement_strategy": partial(check_one_of, choices=_PLACEMENTS),
     "max_num_env_runner_restarts": partial(check_count, minimum=0),
     "restart_failed_env_runners": check_flag,
@@ -109,15 +67,36 @@ INHERITED: Mapping[str, Check] = {
     "log_sys_usage": check_flag,
 }
 
-CHECKS: Mapping[str, Check] = {**OWN, **INHERITED}
-
-OF_THE_CLUSTER = frozenset(DispatchSettings.checks) | {
-    "label_selector",
-    "num_cpus_per_env_runner",
-    "num_env_runners",
-    "num_envs_per_env_runner",
-    "num_learner_threads",
-    "num_learners",
-    "optimise_on",
+CHECKS: Mapping[str, Check] = {
+    **{
+        name: _required(setting) if setting.is_required else setting.rule.check
+        for name, setting in SETTINGS.items()
+    },
+    **_OF_RLLIB,
 }
-"""Settings of where and how patiently something is computed: none of them changes a result."""
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def lists_settings(method: _Method) -> _Method:
+    """Has a method of the config, which takes settings by name, list them in its docstring and signature."""
+    taken = [each for each in SETTINGS.values() if each.method == method.__name__]
+    parameters = inspect.signature(method).parameters.values()
+    listed = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=NotProvided, annotation=each.type
+        )
+        for each in taken
+    ]
+    *before, last = parameters
+    method.__signature__ = inspect.Signature([*before, *listed, last])  # type: ignore[attr-defined]
+    head, mark, tail = inspect.cleandoc(method.__doc__ or "").partition("Args:\n")
+    lines = [f"    {each.name}: {described(each)}\n" for each in taken]
+    method.__doc__ = "".join([head, mark, *lines, tail])
+    return method
+
+
+def described(setting: Setting) -> str:
+    """Its help text, with the default or that it is required."""
+    return f"{setting.help} {'Required.' if setting.is_required else f'Default: {setting.default!r}.'}"

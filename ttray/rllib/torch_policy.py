@@ -10,7 +10,6 @@ forgotten: no batch and no step of an environment has any.
 
 from __future__ import annotations
 
-import logging
 from copy import deepcopy
 from typing import Any
 
@@ -19,18 +18,12 @@ import torch
 from numpy.typing import NDArray
 from ray.rllib.core import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from ttray.core.threads import torch_threads
+from ttray.numerics.threads import torch_threads
+from ttray.rollout.aligned_layers import with_aligned_layers, with_random_parameters
 from ttray.rollout.observations import example_rows, structure_of
-
-logger = logging.getLogger(__name__)
-
-_WIDTHS = ((16, 32, 48, 64), (64,))  # rows of a call: several if all give the same bits, or a single one
-_ONE_BY_ONE = (1,)
-_NUM_ROWS, _NUM_ORDERS = 128, 3  # of a trial: more rows than a call has, so that neighbours change
-_KNOWN: dict[str, tuple[int, ...]] = {}  # of this process: the widths that were proved for a kind of module
+from ttray.rollout.row_proof import NUM_TRIAL_ROWS, Trial, proved_widths
 
 
 class TorchPolicy:
@@ -42,7 +35,7 @@ class TorchPolicy:
     """
 
     def __init__(self, module: RLModule) -> None:
-        self._module: Any = _with_aligned_layers(deepcopy(module).to("cpu").eval())
+        self._module: Any = with_aligned_layers(deepcopy(module).to("cpu").eval())
         self._make_transient()
 
     def _make_transient(self) -> None:
@@ -50,6 +43,11 @@ class TorchPolicy:
         # The inputs of calls, by their number of rows, and the memory that they all look at.
         self._inputs: tuple[Tensor, ...] = ()
         self._memory: NDArray[Any] = np.zeros((0, 0))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return type(self._module).__name__
 
     def __getstate__(self) -> dict[str, Any]:
         """The module alone: another process proves for itself."""
@@ -71,7 +69,7 @@ class TorchPolicy:
             return np.concatenate([self._call(obs[at : at + most]) for at in range(0, len(obs), most)])
 
     def _prepare(self, obs: NDArray[np.float32]) -> None:
-        widths = proved_widths(self._module)
+        widths = widths_of(self._module)
         # In aligned memory of torch, which an array need not be; NumPy writes to it in less time.
         rows = torch.zeros(widths[-1], obs.shape[1], dtype=torch.from_numpy(obs[:0]).dtype)
         self._memory, self._inputs = rows.numpy(), tuple(rows[:width] for width in widths)
@@ -86,6 +84,15 @@ class TorchPolicy:
         return _forward(self._module, self._structure(rows)).numpy()[:number].copy()
 
 
+def check_stateless(module: RLModule) -> None:
+    """Raises ValueError for a recurrent module."""
+    if module.is_stateful():
+        raise ValueError(
+            f"{type(module).__name__} is recurrent; ttray needs π(a|s) of single observations. Use a "
+            "stateless TorchRLModule, or put the history into the observation"
+        )
+
+
 def observation_structure(module: RLModule) -> Any:
     """How a module wants its observations: in the shape of their space, unless it says that flat will do.
 
@@ -97,26 +104,11 @@ def observation_structure(module: RLModule) -> Any:
     return lambda rows: structure(rows.clone())
 
 
-def proved_widths(module: RLModule) -> tuple[int, ...]:
-    """With how many rows the module may be called, by a trial when its kind is first used in this process.
-
-    The trial's numbers and parameters are the same in every process, so all workers decide alike.
-    """
-    kind = _kind(module)
-    if kind not in _KNOWN:
-        _KNOWN[kind] = next((widths for widths in _WIDTHS if _is_independent(module, widths)), _ONE_BY_ONE)
-        name = type(module).__name__
-        if _KNOWN[kind] == _ONE_BY_ONE:
-            _check_single_rows(module)
-            logger.warning(
-                "%s: a row of its output depends on the other rows of a call, so rows are computed one by "
-                "one: the same bits everywhere, but slow. Layers that mix rows (batch normalisation without "
-                "stored statistics, means over a batch) are the usual cause",
-                name,
-            )
-        else:
-            logger.info("%s: proved that rows are independent in calls of %s rows", name, _KNOWN[kind])
-    return _KNOWN[kind]
+def widths_of(module: RLModule) -> tuple[int, ...]:
+    """With how many rows the module may be called, see `rollout.row_proof`."""
+    return proved_widths(
+        _kind(module), type(module).__name__, lambda: _trial_of(module), lambda: _check_single_rows(module)
+    )
 
 
 def _kind(module: RLModule) -> str:
@@ -124,33 +116,11 @@ def _kind(module: RLModule) -> str:
     return repr((type(module).__qualname__, module, module.model_config, module.observation_space, shapes))
 
 
-def _is_independent(module: RLModule, widths: tuple[int, ...]) -> bool:
-    """Whether rows have the same bits in other orders, beside other rows, and in calls of these widths."""
-    trial = deepcopy(module)
-    generator = np.random.default_rng(0)
-    with torch.no_grad():
-        # Not its own parameters: zeros, as some layers begin with, would prove nothing.
-        for parameter in trial.parameters():
-            fan_in = max(parameter[0].numel(), 1) if parameter.ndim > 1 else 1
-            values = generator.standard_normal(tuple(parameter.shape), dtype=np.float32) / np.sqrt(fan_in)
-            parameter.copy_(torch.from_numpy(np.asarray(values)))
-    _with_aligned_layers(trial)  # with these parameters
+def _trial_of(module: RLModule) -> Trial:
+    trial = with_aligned_layers(with_random_parameters(deepcopy(module)))
     structure = observation_structure(trial)
-    rows = torch.from_numpy(example_rows(module.observation_space, _NUM_ROWS))
-    first = None
-    for width in widths:
-        for _ in range(_NUM_ORDERS):
-            order = torch.from_numpy(generator.permutation(_NUM_ROWS))
-            parts = order.split(width)
-            # What is missing in the last call is filled up with rows from the first.
-            calls = [torch.cat([part, order[: width - len(part)]]) for part in parts]
-            found = torch.cat([_forward(trial, structure(rows[call])) for call in calls])[:_NUM_ROWS]
-            outputs = torch.empty_like(found)
-            outputs[order] = found
-            first = outputs if first is None else first
-            if outputs.numpy().tobytes() != first.numpy().tobytes():
-                return False
-    return True
+    rows = torch.from_numpy(example_rows(module.observation_space, NUM_TRIAL_ROWS))
+    return lambda numbers: [_forward(trial, structure(rows[torch.from_numpy(numbers)])).numpy()]
 
 
 def _check_single_rows(module: RLModule) -> None:
@@ -166,38 +136,21 @@ def _check_single_rows(module: RLModule) -> None:
 
 def _forward(module: Any, observations: Any) -> Tensor:
     # Not `forward_exploration`, which tells every layer twice a call that it is in evaluation.
-    outputs: Tensor = module._forward_exploration({Columns.OBS: observations})[Columns.ACTION_DIST_INPUTS]
-    return outputs.float()
+    outputs = module._forward_exploration({Columns.OBS: observations})
+    return distribution_inputs_in(outputs).float()
 
 
-class _AlignedLinear(nn.Linear):
-    """A linear layer whose inputs are filled up with zeros, so that every row begins at 16 bytes."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.weight, self.bias = layer.weight, layer.bias
-        self._missing = -layer.in_features % 16
-        self._filled = functional.pad(layer.weight.detach(), (0, self._missing))
-
-    def forward(self, input: Tensor) -> Tensor:
-        """See base class."""
-        return functional.linear(functional.pad(input, (0, self._missing)), self._filled, self.bias)
-
-
-def _with_aligned_layers(module: Any) -> Any:
-    """Replaces the linear layers that need it, in place; those that do more than multiply stay."""
-    for parent in list(module.modules()):
-        for name, layer in list(parent.named_children()):
-            is_linear = type(layer) in (nn.Linear, _AlignedLinear) and layer.in_features % 4
-            if is_linear and not is_altered(layer):
-                setattr(parent, name, _AlignedLinear(layer))
-    return module
-
-
-def is_altered(layer: nn.Module) -> bool:
-    """Whether calling this layer does something else than its class says: hooks, or a `forward` of its own.
-
-    `weight_norm` and `spectral_norm` of old are such hooks; parametrizations change the class itself.
-    """
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
+def distribution_inputs_in(outputs: Any) -> Tensor:
+    """The distribution inputs in the outputs of a module."""
+    if isinstance(outputs, dict) and Columns.ACTION_DIST_INPUTS in outputs:
+        found: Tensor = outputs[Columns.ACTION_DIST_INPUTS]
+        return found
+    held = (
+        f"a dictionary of {sorted(map(str, outputs))}"
+        if isinstance(outputs, dict)
+        else type(outputs).__name__
+    )
+    raise ValueError(
+        f"its _forward gives {held}; it must give a dictionary with {Columns.ACTION_DIST_INPUTS}, for ttray "
+        "samples the actions"
+    )

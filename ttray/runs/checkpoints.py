@@ -12,15 +12,22 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ttray.boundary.fields import brief
+from ttray.boundary.files import open_regular, read_json
+from ttray.boundary.printable import printable
+
 CHECKPOINTS, MANIFEST = "checkpoints", "manifest.json"
 _UNFINISHED, _FORMERLY = "unfinished", "checkpoint"
 _FORMAT = 1
+_NAME = re.compile(r"[0-9]{6,12}")
+_MAX_MANIFEST_BYTES, _MAX_BYTES = 2**20, 2**32  # of a checkpoint; digests of more take too long
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,7 +59,7 @@ def save_checkpoint(directory: Path, iteration: int, write: Callable[[Path], Non
                 shutil.rmtree(later)
         unfinished.rename(finished)
         for changed in (where, directory):
-            _to_disk(changed)
+            to_disk(changed)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk, room is worth more than half of it
         raise
@@ -89,6 +96,18 @@ def newest_checkpoint(directory: Path, *, is_told: bool = True) -> Path | None:
     return None
 
 
+def whole_checkpoints(directory: Path) -> list[Path]:
+    """All whole checkpoints of a run, the newest last.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = [path for path in _checkpoints(directory) if damage_of(path) is None]
+    if not found:
+        raise ValueError(f"{directory} has no whole checkpoint; pass the directory of a run")
+    return found
+
+
 def find_checkpoint(path: str | Path) -> Path:
     """The newest whole checkpoint of a run's directory, or the path itself if it is a checkpoint.
 
@@ -100,7 +119,7 @@ def find_checkpoint(path: str | Path) -> Path:
         raise ValueError(f"{path} is no directory; pass that of a run or of a checkpoint")
     if newest := newest_checkpoint(path):
         return newest
-    if (path / MANIFEST).exists() and (problem := damage_of(path)):
+    if os.path.lexists(path / MANIFEST) and (problem := damage_of(path)):
         raise ValueError(f"{path} is damaged ({problem}); pass the directory of its run to use another one")
     return path
 
@@ -110,8 +129,13 @@ def damage_of(checkpoint: Path) -> str | None:
 
     Nothing but the manifest is interpreted, and of that only names, sizes and digests.
     """
+    problem = _damage_of(checkpoint)
+    return None if problem is None else printable(problem)  # it may have names of files from a stranger
+
+
+def _damage_of(checkpoint: Path) -> str | None:
     try:
-        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(checkpoint / MANIFEST, _MAX_MANIFEST_BYTES)
         if set(manifest) != {"format", "files"} or manifest["format"] != _FORMAT:
             return f"{MANIFEST} is of another format"
         expected = {name: (each["bytes"], each["sha256"]) for name, each in manifest["files"].items()}
@@ -122,12 +146,18 @@ def damage_of(checkpoint: Path) -> str | None:
     found = {name: checkpoint / name for name in _files(checkpoint)}
     for name in sorted(expected.keys() ^ found.keys()):
         return f"{name} is {'missing' if name in expected else 'not in the manifest'}"
+    total = 0
     for name, path in found.items():
         try:
-            if path.stat().st_size != expected[name][0]:
-                return f"{name} has {path.stat().st_size} bytes in place of {expected[name][0]}"
-            if _digest(path) != expected[name][1]:
-                return f"{name} has other bytes than were written"
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                total += size
+                if size != expected[name][0]:
+                    return f"{name} has {size} bytes in place of {brief(expected[name][0])}"
+                if total > _MAX_BYTES:
+                    return f"it has more than {_MAX_BYTES:,} bytes"
+                if _digest(file) != expected[name][1]:
+                    return f"{name} has other bytes than were written"
         except OSError as problem:
             return f"{name} cannot be read: {problem.strerror}"
     return None
@@ -154,17 +184,24 @@ def writing(directory: Path) -> Iterator[None]:
 def replace_text(path: Path, text: str) -> None:
     """Writes a small file so that whoever looks, after whatever, finds the former text or this one."""
     aside = path.with_name(f"{path.name}.{_UNFINISHED}")
-    aside.write_text(text, encoding="utf-8")
-    _to_disk(aside)
+    with open_regular(aside, "w", encoding="utf-8") as file:
+        file.write(text)
+    to_disk(aside)
     aside.rename(path)
-    _to_disk(path.parent)
+    to_disk(path.parent)
 
 
 def _checkpoints(directory: Path) -> list[Path]:
     """Those that have their name, whole or damaged, the newest last."""
     where = directory / CHECKPOINTS
-    names = [name for name in os.listdir(where) if name.isdecimal()] if where.is_dir() else []
-    return [where / name for name in sorted(names, key=int)]
+    names = [name for name in os.listdir(where) if _NAME.fullmatch(name)] if where.is_dir() else []
+    found = [where / name for name in sorted(names, key=int)]
+    for path in (where, *found):
+        if path.is_symlink():  # what is removed or read there would be somebody else's
+            raise ValueError(
+                f"{path} is a link, and links in a run are not followed; put what it names there"
+            )
+    return found
 
 
 def _close(checkpoint: Path) -> None:
@@ -172,28 +209,32 @@ def _close(checkpoint: Path) -> None:
     files: dict[str, Any] = {}
     for name in _files(checkpoint):
         path = checkpoint / name
-        _to_disk(path)
-        files[name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        to_disk(path)
+        with open_regular(path) as file:
+            files[name] = {"bytes": path.stat().st_size, "sha256": _digest(file)}
     manifest = checkpoint / MANIFEST
     # Without a line's end, so that no byte of it can be missing unseen.
     manifest.write_text(json.dumps({"format": _FORMAT, "files": files}, indent=2), encoding="utf-8")
-    _to_disk(manifest)
+    to_disk(manifest)
     for folder, *_ in os.walk(checkpoint, topdown=False):
-        _to_disk(Path(folder))
+        to_disk(Path(folder))
 
 
 def _files(checkpoint: Path) -> list[str]:
-    """All files but the manifest, by their paths in the checkpoint."""
-    found = (Path(folder, name) for folder, _, names in os.walk(checkpoint) for name in names)
+    """All files and links but the manifest, by their paths in the checkpoint."""
+    found = (
+        Path(folder, name)
+        for folder, folders, names in os.walk(checkpoint)
+        for name in (*names, *(each for each in folders if os.path.islink(os.path.join(folder, each))))
+    )
     return sorted({path.relative_to(checkpoint).as_posix() for path in found} - {MANIFEST})
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest(file: Any) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
     """Waits until a file, or which files a directory has, would outlive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

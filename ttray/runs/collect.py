@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from ray.rllib.core.rl_module.rl_module import RLModule
 
-from ttray.core.checks import check_count, check_gamma, check_kind
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.boundary.fields import check_count, check_flag, check_gamma, check_kind
+from ttray.plans.dcs import DataCollectionStrategy
 from ttray.rllib.policies import PolicySource, policy_from
+from ttray.rllib.policy_paths import loaded
 from ttray.rollout.environment import EnvironmentMaker, EnvSource
 from ttray.runs.checkpoints import find_checkpoint
-from ttray.runs.connection import connect, quieten
+from ttray.service.connection import connect, quieten
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings, check_budget, check_num_env_runners
+from ttray.service.worker_needs import WorkerNeeds
+from ttray.settings.rules import check_budget, check_num_env_runners
+from ttray.settings.training import DispatchSettings
 
 
 def collect(
@@ -25,6 +29,9 @@ def collect(
     strategy: DataCollectionStrategy,
     policy: PolicySource = None,
     module_class: type[RLModule] | None = None,
+    actions: str | None = None,
+    deterministic: bool = False,
+    trust: bool = False,
     num_env_runners: int | str = 0,
     num_slots: int = 64,
     seed: int = 0,
@@ -41,9 +48,17 @@ def collect(
     Args:
         environment: A gymnasium id, an `Env` class, or a function that returns an `Env`; or a maker of one.
         strategy: How many trajectories of each length.
-        policy: An RLModule, the path of a run or of a checkpoint, a function from observations to
-            distribution inputs, or None for a freshly initialised network. Of a path nothing is unpickled.
+        policy: An RLModule, an algorithm of RLlib, the path of a run or of a checkpoint, a function from
+            observations to distribution inputs or to actions, a model of another framework or its file, one
+            of `ttray.policies`, "module:function", or None for a freshly initialised network. Of a path
+            nothing is unpickled without `trust`. docs/policies.md tells more.
         module_class: Of a path to a policy whose module is not ttray's own.
+        actions: How the actions of an RLModule that is not ttray's own reach a bounded Box: "rescaled" from
+            -1..1 to its bounds, as RLlib's algorithms do by default, or "clipped". An algorithm knows.
+        deterministic: Whether the policy takes the likeliest action (of a Gaussian the mean) in place of
+            sampling one.
+        trust: Whether a path may be loaded by which code runs that is in the file: a model of
+            Stable-Baselines3 (`.zip`), a checkpoint of RLlib, TorchScript.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process.
         num_slots: Vector slots of each env runner.
@@ -52,6 +67,7 @@ def collect(
         iteration: Of the run.
         gamma: Discount to write into the table; the strategy's unless given.
         dist_inputs: Whether to record the policy's outputs, which off-policy evaluation (`ttray ope`) needs.
+            A policy that only acts has none.
         env_config: Keyword arguments of the environment. A class or function that wants them in one
             dictionary, as RLlib's convention is, gets that.
         settings: Time-outs and retries.
@@ -59,33 +75,125 @@ def collect(
         on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
 
     Returns:
-        The table in canonical order (see `ttray.core.batch`).
+        The table in canonical order (see `ttray.data.batch`).
     """
-    quieten()
-    if isinstance(policy, str | Path):
-        policy = find_checkpoint(policy)
     # All that can be refused, before the seconds that Ray takes to start.
     check_kind("strategy", strategy, DataCollectionStrategy)
     check_budget(strategy.budget)
     iteration = check_count("iteration", iteration, minimum=0)
     gamma = strategy.gamma if gamma is None else check_gamma(gamma)
-    num_env_runners = check_num_env_runners(num_env_runners)
-    with RolloutService(
-        EnvironmentMaker.of(environment, env_config),
+    with Collector(
+        environment,
+        policy=policy,
+        module_class=module_class,
+        actions=actions,
+        deterministic=deterministic,
+        trust=trust,
         num_env_runners=num_env_runners,
         num_slots=num_slots,
         seed=seed,
+        env_config=env_config,
         settings=settings,
         label_selector=label_selector,
-    ) as service:
-        if num_env_runners:
-            connect(num_env_runners)
-        handle = service.collect(
+        on_progress=on_progress,
+    ) as collector:
+        return collector.collect(strategy, iteration=iteration, gamma=gamma, dist_inputs=dist_inputs)
+
+
+class Collector:
+    """Collects one batch after another with the same policy and the same env runners; a context manager.
+
+    Args:
+        environment: As for `collect`, and so all others.
+        policy: See there.
+        module_class: See there.
+        actions: See there.
+        deterministic: See there.
+        trust: See there.
+        num_env_runners: See there. They start with the first batch, and end with the last.
+        num_slots: See there.
+        seed: See there.
+        env_config: See there.
+        settings: See there.
+        label_selector: See there.
+        on_progress: See there.
+    """
+
+    def __init__(
+        self,
+        environment: EnvSource | EnvironmentMaker,
+        *,
+        policy: PolicySource = None,
+        module_class: type[RLModule] | None = None,
+        actions: str | None = None,
+        deterministic: bool = False,
+        trust: bool = False,
+        num_env_runners: int | str = 0,
+        num_slots: int = 64,
+        seed: int = 0,
+        env_config: dict[str, Any] | None = None,
+        settings: DispatchSettings | None = None,
+        label_selector: dict[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        quieten()
+        policy = loaded(policy, trust=check_flag("trust", trust))
+        if isinstance(policy, str | Path):
+            policy = find_checkpoint(policy)
+        self._num_env_runners = check_num_env_runners(num_env_runners)
+        self._on_progress = on_progress
+        self._service = RolloutService(
+            EnvironmentMaker.of(environment, env_config),
+            num_env_runners=self._num_env_runners,
+            num_slots=num_slots,
+            seed=seed,
+            settings=settings,
+            needs=WorkerNeeds(label_selector=label_selector),
+        )
+        self._policy_from = partial(
+            policy_from,
+            facts=self._service.facts,
+            seed=self._service.seed,
+            module_class=module_class,
+            actions=actions,
+            deterministic=check_flag("deterministic", deterministic),
+        )
+        self._policy = self._policy_from(policy)
+
+    def use(self, policy: PolicySource) -> None:
+        """Has the batches to come collected with another policy, already loaded, by the same env runners."""
+        self._policy = self._policy_from(policy)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+    def collect(
+        self,
+        strategy: DataCollectionStrategy,
+        *,
+        iteration: int = 0,
+        gamma: float | None = None,
+        dist_inputs: bool = False,
+    ) -> pa.Table:
+        """Collects exactly the trajectories that a strategy plans.
+
+        Args:
+            strategy: How many trajectories of each length.
+            iteration: Of the run: other iterations have other random streams.
+            gamma: Discount to write into the table.
+            dist_inputs: Whether to record the policy's outputs.
+        """
+        if self._num_env_runners:
+            connect(self._num_env_runners)
+        handle = self._service.collect(
             strategy,
-            policy_from(policy, service.facts, seed=service.seed, module_class=module_class),
+            self._policy,
             iteration=iteration,
             gamma=gamma,
             dist_inputs=dist_inputs,
-            on_progress=on_progress or ProgressLine(),
+            on_progress=self._on_progress or ProgressLine(),
         )
         return handle.batch().table

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ttray.core.intervals import mean_interval
+from ttray.estimators.intervals import mean_interval
 from ttray.runs.curves import RETURNS
-from ttray.runs.drawing import PALETTE, STYLES, plt, save
+from ttray.runs.drawing import PALETTE, STYLES, save, subplots
 
 PER_DECISION = "TTPOIS-per-decision"
 """TT-POIS with weights per decision and baselines, where it stands beside the paper's."""
@@ -46,11 +46,10 @@ def draw_curve_grid(path: Path, title: str, panels: Sequence[Sequence[Panel]]) -
         panels: `[rows][columns]`.
     """
     num_rows, num_columns = len(panels), len(panels[0])
-    figure, axes = plt.subplots(
+    figure, axes = subplots(
         num_rows,
         num_columns,
         figsize=(4.2 * num_columns, 3.1 * num_rows),
-        layout="constrained",
         squeeze=False,
     )
     for line, line_of_axes in zip(panels, axes, strict=True):

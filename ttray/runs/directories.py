@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ttray.boundary.files import open_regular
+from ttray.boundary.printable import printable
+
 OF_RLLIB = "class_and_ctor_args.pkl"  # in every directory that RLlib restores something from
 DESCRIPTION, CONFIG = "run.json", "run.toml"
 METRICS, STEPS, PICTURE = "metrics.csv", "steps.csv", "curve.png"
@@ -37,7 +40,7 @@ def check_file(path: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keeps every other process from training into a directory; the lock ends with this one, however it ends.
+    """Keeps every other process from writing into a directory; the lock ends with this one, however it ends.
 
     Raises:
         ValueError: It cannot be made, or another process has it.
@@ -48,14 +51,18 @@ def locked(directory: Path) -> Iterator[None]:
         raise ValueError(
             f"{directory} cannot be made: {problem.strerror}; choose another directory"
         ) from None
-    with (directory / _LOCK).open("a+") as file:
+    try:
+        lock = open_regular(directory / _LOCK, "a+", encoding="utf-8", errors="replace")
+    except OSError as problem:
+        raise ValueError(f"{directory / _LOCK} cannot be used: {problem.strerror}; remove it") from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
+            process = printable(file.read(20).strip()) or "?"
             raise ValueError(
-                f"process {file.read().strip() or '?'} is training into {directory}; wait for it, or choose "
-                "another directory"
+                f"process {process} is writing into {directory}; wait for it, or choose another directory"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

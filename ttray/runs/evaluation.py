@@ -1,32 +1,34 @@
-"""`ttray.evaluate` and `ttray.ope`: what a policy is worth, from a fresh batch or from recorded ones."""
+"""`ttray.evaluate`: what a policy is worth, to an accuracy or for a budget."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from ray.rllib.core.rl_module.rl_module import RLModule
 
-from ttray.core.batch import BatchInfo, read_parquet
-from ttray.core.checks import check_delta, check_gamma, check_positive
-from ttray.core.dcs import DataCollectionStrategy, check_plan
-from ttray.core.distributions import from_description
-from ttray.core.evaluation import OnPolicyEstimate, in_rounds
-from ttray.core.off_policy import OffPolicyTable, compare_estimators
-from ttray.core.planning import check_strategy
-from ttray.core.ragged import RaggedBatch, as_tensors
-from ttray.core.rounds import collect_in_rounds
-from ttray.core.streams import FIRST_EVALUATION_ITERATION
-from ttray.core.weighted import Recording
-from ttray.rllib.policies import PolicySource, distribution_inputs
-from ttray.rllib.policy_files import training_of
-from ttray.rollout.environment import EnvSource
-from ttray.runs.checkpoints import find_checkpoint
-from ttray.runs.collect import collect
+from ttray.boundary.fields import check_delta, check_flag
+from ttray.data.ragged import RaggedBatch, as_tensors
+from ttray.estimators.batch_intervals import interval_of_batches
+from ttray.estimators.in_rounds import Question
+from ttray.estimators.on_policy import OnPolicyEstimate, in_rounds
+from ttray.estimators.sequential import SequentialInterval
+from ttray.estimators.two_stage import collect_in_rounds, planned_for_real
+from ttray.numerics.seeding import FIRST_EVALUATION_ITERATION
+from ttray.plans.dcs import DataCollectionStrategy, check_plan
+from ttray.plans.planners import check_strategy
+from ttray.rllib.policies import PolicySource
+from ttray.rollout.environment import EnvironmentMaker, EnvSource
+from ttray.runs.anytime import AnytimeEvaluation
+from ttray.runs.collect import Collector
+from ttray.runs.rounds_line import OnRound, RoundsLine
+from ttray.runs.subject import Subject
+from ttray.runs.to_accuracy import evaluate_to_accuracy, kept_rounds
 from ttray.service.progress import OnProgress
+from ttray.settings.accuracy import Accuracy
+from ttray.settings.reward_ranges import known_range
+from ttray.settings.training import DispatchSettings
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,15 @@ class Evaluation(OnPolicyEstimate):
     Attributes:
         environment: In which it was collected.
         gamma: Discount.
-        delta: Probability that an interval misses.
+        delta: Probability that an interval fails.
         horizon: Longest trajectory.
         num_rounds: In which the batch was planned and collected.
         num_env_steps: Collected.
+        num_planned_steps: Of the budget; more than were collected where episodes ended early.
         num_trajectories: Collected.
+        num_look_steps: Made before, to see how long episodes are; 0 unless `real_steps` was asked for.
+        betting: The same trajectories by the newer kind of interval (see docs/evaluation.md), for one look at
+            their end: guaranteed if the range of rewards is known, mostly narrower than Hoeffding's.
     """
 
     environment: str
@@ -49,188 +55,208 @@ class Evaluation(OnPolicyEstimate):
     horizon: int
     num_rounds: int
     num_env_steps: int
+    num_planned_steps: int
     num_trajectories: int
+    num_look_steps: int
+    betting: SequentialInterval
 
 
 def evaluate(
-    policy: str | Path,
+    policy: PolicySource,
     *,
-    gamma: float | None = None,
-    seed: int = 0,
-    horizon: int | None = None,
+    environment: EnvSource | EnvironmentMaker | None = None,
+    accuracy: float | str | None = None,
+    max_budget: int | None = None,
     budget: int | None = None,
-    strategy: str = "truncated",
     delta: float = 0.05,
-    reward_range: float | None = None,
+    reward_range: float | tuple[float, float] | None = None,
+    gamma: float | None = None,
+    horizon: int | None = None,
+    deterministic: bool = False,
+    trust: bool = False,
+    directory: str | Path | None = None,
+    seed: int = 0,
+    real_steps: bool = False,
+    strategy: str | None = None,
     num_env_runners: int | str = 0,
+    num_slots: int = 64,
     label_selector: dict[str, str] | None = None,
-    environment: EnvSource | None = None,
     env_config: dict[str, Any] | None = None,
     module_class: type[RLModule] | None = None,
+    actions: str | None = None,
+    settings: DispatchSettings | None = None,
     on_progress: OnProgress | None = None,
-) -> Evaluation:
-    """Evaluates a trained policy on a fresh batch: its return, with intervals.
+    on_round: OnRound | None = None,
+) -> AnytimeEvaluation | Evaluation:
+    """Evaluates a policy on fresh trajectories: its return, between two numbers.
 
-    Nothing is unpickled: a directory from a stranger runs no code of theirs. What it names is made only if it
-    is registered here, or given.
+    With `accuracy`, rounds are collected until the interval is narrow enough, each planned from those before
+    it. The interval may be looked at after every round, and the evaluation stopped at any, without a loss of
+    confidence. With `max_budget` alone the rounds spend it. With `budget` one batch of a fixed size is
+    collected by a strategy.
+
+    Of a directory nothing is unpickled: one from a stranger runs no code of theirs. What it names is made
+    only if it is registered here, or given.
 
     Args:
-        policy: Directory of a run, or of a checkpoint of TTPOIS or POIS.
-        gamma: Discount; as trained unless given.
-        seed: Of the batch. No seed gives a batch that was trained on.
-        horizon: Longest trajectory; as trained unless given.
-        budget: Environment steps; as trained unless given.
-        strategy: "truncated", "exact", "uniform", "adaptive" or the name of a planner of your own. "adaptive"
-            spends the budget in two rounds, a fifth by a plan between uniform and the paper's and the rest
-            planned from that; in one where a fifth is less than four times the horizon.
-        delta: Probability that an interval misses.
-        reward_range: Largest minus smallest possible reward; as recorded unless given.
+        policy: Directory of a run, or of a checkpoint of TTPOIS or POIS, which also tell environment, horizon
+            and gamma; or whatever else `ttray.collect` takes, with the environment.
+        environment: A gymnasium id, an `Env` class or a function that returns an `Env`; needed unless the
+            policy was trained by ttray, on one that is registered here and has no arguments.
+        accuracy: Half the width that the interval is to have: a number, or a share of the estimate, as "5%".
+        max_budget: Most steps of all rounds, about. If they do not suffice, the interval is wider than asked,
+            and the result says so.
+        budget: Planned steps of one batch of fixed size, in place of an accuracy; as trained for a directory
+            if neither is given.
+        delta: Probability that an interval fails.
+        reward_range: Smallest and largest possible reward, for a guaranteed interval; or the largest minus
+            the smallest, which makes wider ones. The 0 of ended episodes counts among them. Unless given,
+            that of the environment's `metadata["reward_range"]`; without either the interval is asymptotic,
+            and says so. A reward outside the range is an error.
+        gamma: Discount; as trained for a directory, else 1, none, unless given.
+        horizon: Longest trajectory; as trained for a directory, else the environment's time limit, unless
+            given.
+        deterministic: Whether the policy takes its likeliest action (of a Gaussian the mean), not samples.
+        trust: Whether a path may be loaded by which code runs that is in the file, see `ttray.collect`.
+        directory: Where to keep the rounds. The same call goes on from there after a kill, with the same
+            bits.
+        seed: Of the trajectories. No seed gives ones that were trained on.
+        real_steps: With a budget: plan as many steps as make about the budget, where episodes end early. A
+            look at whole episodes tells how long they are, for a tenth of the budget at most, or for one
+            episode; it is not part of the estimate.
+        strategy: With a budget: "truncated" unless given, "exact", "uniform", "adaptive" or the name of a
+            planner of your own. "adaptive" spends the budget in two rounds, a fifth by a plan between uniform
+            and the paper's and the rest planned from that; in one where a fifth is less than four times the
+            horizon.
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
-            cluster has CPUs for; 0 collects in this process.
+            cluster has CPUs for; 0 collects in this process. The bits are the same for any number.
+        num_slots: Vector slots of each env runner; the bits are the same for any number.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        environment: A gymnasium id, an `Env` class or a function that returns an `Env`; needed if the policy
-            was trained on one that has arguments or is not registered here.
-        env_config: Its arguments; as trained unless given.
+        env_config: Arguments of the environment; as trained unless given.
         module_class: Of a policy whose module is not ttray's own.
-        on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
+        actions: "rescaled" or "clipped", of an RLModule that is not ttray's own, see `ttray.collect`.
+        settings: Time-outs and retries.
+        on_progress: Told how far a collection is; a line on the terminal or in the notebook unless given.
+        on_round: Told the interval after every round; the same line unless given. If it answers True, the
+            evaluation ends there, and its interval is as valid.
+
+    Returns:
+        With an accuracy or `max_budget` an `AnytimeEvaluation`, else an `Evaluation`: both have `estimate`,
+        `low`, `high`, `num_env_steps` and `num_rounds`.
+
+    Raises:
+        EvaluationStopped: Ctrl-C, as the KeyboardInterrupt that it is; `so_far` is what the rounds until then
+            tell.
     """
-    delta, strategy = check_delta(delta), check_strategy(strategy)
-    if reward_range is not None:
-        reward_range = check_positive("reward_range", reward_range)
-    checkpoint = find_checkpoint(policy)
-    trained = training_of(checkpoint)
-    maker = trained.maker(environment, env_config)
-    horizon, budget, gamma = check_plan(
-        trained.horizon if horizon is None else horizon,
-        trained.budget if budget is None else budget,
-        trained.gamma if gamma is None else gamma,
-    )
+    delta = check_delta(delta)
+    wanted = None if accuracy is None else Accuracy.of(accuracy)
+    is_in_rounds = wanted is not None or max_budget is not None
+    _check_together(is_in_rounds, budget, strategy, check_flag("real_steps", real_steps), directory)
+    strategy = check_strategy(strategy or "truncated")
+    known_range(reward_range)  # before an environment is made
+    subject = Subject.of(policy, environment, env_config, trust=check_flag("trust", trust))
+    known = known_range(reward_range, subject.maker.facts().reward_range)
+    horizon, gamma = subject.horizon(horizon), subject.gamma(gamma)
+    if is_in_rounds:
+        max_budget = None if max_budget is None else check_plan(horizon, max_budget, gamma)[1]
+    else:
+        _, budget, _ = check_plan(horizon, subject.budget(budget), gamma)
+    question = Question(subject.maker.name, horizon, gamma, delta, known, wanted, max_budget, seed)
+    line = RoundsLine() if is_in_rounds and on_progress is None and on_round is None else None
+    with Collector(
+        subject.maker,
+        policy=subject.policy,
+        module_class=module_class,
+        actions=actions,
+        deterministic=deterministic,
+        num_env_runners=num_env_runners,
+        num_slots=num_slots,
+        seed=seed,
+        settings=settings,
+        label_selector=label_selector,
+        on_progress=line.on_progress if line else on_progress,
+    ) as collector:
+        if budget is not None:
+            return _of_fixed_size(question, collector, strategy, budget, real_steps)
+        where = None if directory is None else Path(directory).absolute()  # some environments change it
+        try:
+            return evaluate_to_accuracy(
+                question,
+                collector,
+                kept=kept_rounds(where, question, subject, deterministic=deterministic) if where else None,
+                directory=where,
+                on_round=line.on_round if line else on_round or _ignore,
+            )
+        finally:
+            if line:
+                line.end()
+
+
+def _ignore(_: SequentialInterval) -> None:
+    pass
+
+
+def _check_together(
+    is_in_rounds: bool,
+    budget: int | None,
+    strategy: str | None,
+    real_steps: bool,
+    directory: str | Path | None,
+) -> None:
+    """Raises ValueError for settings of both ways to evaluate."""
+    if not is_in_rounds:
+        if directory is not None:
+            raise ValueError(
+                "directory keeps the rounds of an evaluation to an accuracy; pass accuracy (--to) or "
+                "max_budget (--max-budget), or leave it out"
+            )
+        return
+    for name, flag, is_given in (
+        ("budget", "--budget", budget is not None),
+        ("strategy", "--strategy", strategy is not None),
+        ("real_steps", "--real-steps", real_steps),
+    ):
+        if is_given:
+            raise ValueError(
+                f"{name} ({flag}) is for one batch of a fixed size; an evaluation to an accuracy (--to) "
+                "plans its rounds from data, with max_budget (--max-budget) as a limit: leave it out"
+            )
+
+
+def _of_fixed_size(
+    question: Question, collector: Collector, strategy: str, budget: int, real_steps: bool
+) -> Evaluation:
+    """Collects one batch by a strategy, or two where the strategy plans from data."""
+    horizon, gamma, known = question.horizon, question.gamma, question.reward_range
 
     def collect_round(planned: DataCollectionStrategy, number: int) -> RaggedBatch:
-        table = collect(
-            maker,
-            strategy=planned,
-            policy=checkpoint,
-            module_class=module_class,
-            num_env_runners=num_env_runners,
-            label_selector=label_selector,
-            seed=seed,
-            iteration=FIRST_EVALUATION_ITERATION + number,
-            gamma=gamma,
-            on_progress=on_progress,
-        )
-        return as_tensors(table)
+        iteration = FIRST_EVALUATION_ITERATION + number
+        return as_tensors(collector.collect(planned, iteration=iteration, gamma=gamma))
 
+    num_look_steps = 0
+    if real_steps:
+        budget, num_look_steps = planned_for_real(
+            collect_round, strategy, horizon=horizon, budget=budget, gamma=gamma
+        )
     rounds = collect_in_rounds(collect_round, strategy, horizon=horizon, budget=budget, gamma=gamma)
-    found = in_rounds(rounds, gamma=gamma, delta=delta, reward_range=reward_range)
+    width = None if known is None else known.width
+    found = in_rounds(rounds, gamma=gamma, delta=question.delta, reward_range=width)
     return Evaluation(
         **asdict(found),
-        environment=maker.name,
+        environment=question.environment,
         gamma=gamma,
-        delta=delta,
+        delta=question.delta,
         horizon=horizon,
         num_rounds=len(rounds),
         num_env_steps=sum(len(each.batch.reward) for each in rounds),
+        num_planned_steps=sum(each.strategy.budget for each in rounds),
         num_trajectories=sum(each.strategy.num_trajectories for each in rounds),
+        num_look_steps=num_look_steps,
+        betting=interval_of_batches(
+            [(each.strategy, each.batch) for each in rounds],
+            gamma=gamma,
+            delta=question.delta,
+            reward_range=None if known is None else known.pair,
+            seed=question.seed % 2**63,
+        ),
     )
-
-
-@dataclass(frozen=True)
-class OffPolicyEvaluation(OffPolicyTable):
-    """What recorded batches tell of a policy, by four estimators, and what was assumed.
-
-    Attributes:
-        recordings: What messages call the batches: their files, or their positions.
-        gamma: Discount.
-        delta: Probability that the return is below a bound.
-        max_reward: Largest absolute reward that the bounds allow for.
-    """
-
-    recordings: tuple[str, ...]
-
-    gamma: float
-    delta: float
-    max_reward: float
-
-
-def ope(
-    tables: Sequence[pa.Table | str | Path],
-    *,
-    policy: PolicySource,
-    module_class: type[RLModule] | None = None,
-    gamma: float | None = None,
-    delta: float = 0.05,
-    max_reward: float | None = None,
-    importance_weight_clip: float | None = None,
-) -> OffPolicyEvaluation:
-    """Evaluates a policy on recorded batches of another one, without running it.
-
-    Four estimators side by side: one weight for each trajectory (the paper's) or for each decision, both also
-    self-normalised. Each has a standard error and lower bounds.
-
-    Args:
-        tables: What `ttray.collect` gave, or paths of Parquet files with that; each of them once.
-        policy: The one to evaluate: an RLModule, the path of a run or of a checkpoint, or a function from
-            observations to distribution inputs. Of a path nothing is unpickled.
-        module_class: Of a path to a policy whose module is not ttray's own.
-        gamma: Discount; that of the tables unless given.
-        delta: Probability that the return is below a bound.
-        max_reward: Largest absolute reward there can be; the largest recorded one unless given, with which
-            the bounds are no guarantee.
-        importance_weight_clip: Largest weight; biases the estimates.
-
-    Returns:
-        The estimators by name, e.g. `found["per_decision"].estimate`; `problems` and `is_worthless` tell when
-        they are not to be trusted.
-    """
-    delta = check_delta(delta)
-    if gamma is not None:
-        gamma = check_gamma(gamma)
-    if max_reward is not None:
-        max_reward = check_positive("max_reward", max_reward)
-    if importance_weight_clip is not None:
-        importance_weight_clip = check_positive("importance_weight_clip", importance_weight_clip)
-    if isinstance(policy, str | Path):
-        policy = find_checkpoint(policy)
-    if isinstance(tables, pa.Table | str | Path):
-        raise ValueError(f"tables must be a list, found one {type(tables).__name__}; put it into a list")
-    if not tables:
-        raise ValueError("found no tables; pass at least one")
-    recordings, discounts = [], set()
-    for number, each in enumerate(tables):
-        name = f"table {number}" if isinstance(each, pa.Table) else str(each)
-        table = each if isinstance(each, pa.Table) else read_parquet(each)
-        info, batch = BatchInfo.from_table(table), as_tensors(table)
-        discounts.add(info.gamma)
-        distribution = from_description(info.distribution)
-        target = distribution_inputs(policy, batch.obs, distribution.num_inputs, module_class)
-        compare = distribution.comparison(batch.behaviour_inputs, batch.action)
-        recordings.append(Recording(batch, info.strategy, compare(target), name))
-    gamma = _common(discounts) if gamma is None else gamma
-    recorded = max(float(each.batch.reward.abs().max()) for each in recordings)
-    bound_on_reward = recorded if max_reward is None else max_reward
-    if bound_on_reward < recorded:
-        raise ValueError(f"max_reward {max_reward} is below the recorded {recorded}; pass at least that")
-    found = compare_estimators(
-        recordings,
-        gamma=gamma,
-        delta=delta,
-        max_reward=bound_on_reward,
-        importance_weight_clip=importance_weight_clip,
-    )
-    return OffPolicyEvaluation(
-        **{field.name: getattr(found, field.name) for field in fields(found)},
-        recordings=tuple(each.name for each in recordings),
-        gamma=gamma,
-        delta=delta,
-        max_reward=bound_on_reward,
-    )
-
-
-def _common(discounts: set[float | None]) -> float:
-    """The one discount of all tables."""
-    if len(discounts) == 1:
-        (gamma,) = discounts
-        if gamma is not None:
-            return gamma
-    raise ValueError(f"the tables have the discounts {sorted(map(str, discounts))}; pass gamma (--gamma)")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ttray.core.checks import shown
+from ttray.boundary.fields import brief
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +21,10 @@ class Preset:
         name: Name of the preset; of the paper's, the smaller budget of an environment is part of it.
         environment: Gymnasium id.
         horizon: Longest trajectory T.
-        budget: Environment steps per iteration, Λ.
+        budget: Planned environment steps per iteration, Λ.
         gammas: Discounts that it was made for, the largest first.
         hidden_sizes: Widths of the policy network's hidden layers.
-        delta: Confidence δ of the bound.
+        delta: Probability that the bound fails.
         num_offline_iterations: Offline iterations per batch.
         strategy: How batches are planned; None for the algorithm's own way.
         importance_weights: One per "trajectory", or "per_decision".
@@ -252,5 +252,5 @@ def preset(name: str) -> Preset:
         name: A key of `PRESETS`.
     """
     if not isinstance(name, str) or name not in PRESETS:
-        raise ValueError(f"no preset {shown(name)}; choose one of {', '.join(PRESETS)}")
+        raise ValueError(f"no preset {brief(name)}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]

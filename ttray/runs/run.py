@@ -2,100 +2,60 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, field, fields
 from difflib import get_close_matches
-from functools import cache, partial
-from typing import Any, Self
+from functools import cache
+from typing import Annotated, Any, Self
 
-from ttray.core.checks import (
-    Check,
-    check_count,
-    check_gamma,
-    check_kind,
-    check_one_of,
-    check_text,
-    optional,
-    settle,
-    shown,
-)
+from ttray.boundary.fields import brief, check_kind
 from ttray.rllib.config import POISConfig, TTPOISConfig
-from ttray.rllib.settings import CHECKS, MAX_SEED, OF_THE_CLUSTER
-from ttray.runs.presets import preset
+from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS, RunSettings
+from ttray.runs.presets import Preset, preset
 from ttray.runs.tasks import choose_task
-from ttray.service.settings import check_label_selector
+from ttray.settings.model import Rule, settings_class
+from ttray.settings.rules import check_label_selector
+from ttray.settings.training import SETTINGS
 
 ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
-_MAX_ITERATIONS = 10**6  # each has a row in memory and in `metrics.csv`
-
-# What the configuration of RLlib does not know, or not as a run has it.
-_OWN_CHECKS: Mapping[str, Check] = {
-    "preset": optional(lambda _, value: preset(value).name),
-    "algorithm": partial(check_one_of, choices=ALGORITHMS),
-    "environment": check_text,
-    "gamma": lambda _, value: check_gamma(value),
-    "seed": partial(check_count, minimum=0, maximum=MAX_SEED),
-    "num_iterations": partial(check_count, maximum=_MAX_ITERATIONS),
-    "checkpoint_every": partial(check_count, maximum=_MAX_ITERATIONS),
-    "keep": partial(check_count, maximum=_MAX_ITERATIONS),
-}
-
-CHANGE_NO_RESULT = frozenset({"num_iterations", "checkpoint_every", "keep"}) | OF_THE_CLUSTER
-"""Settings that may be others when a run goes on: how far, and where and how patiently it is computed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+def _check_others(name: str, value: Any) -> dict[str, Any]:
+    """Returns the plain values of settings that a run has no field for."""
+    for each in check_kind(name, value, Mapping):
+        if each not in SETTINGS or each in _names_of_fields():
+            raise _unknown(each)
+    return {each: SETTINGS[each].check(value[each]) for each in value}
+
+
+def _rule(name: str) -> Rule:
+    return SETTINGS[name].rule
+
+
+@settings_class
+class Run(RunSettings):
     """What to train: every setting that holds. `Run.of` completes what a person says.
 
-    Attributes:
-        preset: Name of the preset that the settings come from; None with an environment of one's own.
-        algorithm: "TTPOIS" or "POIS".
-        environment: Gymnasium id.
-        horizon: Longest trajectory.
-        budget: Environment steps per iteration.
-        gamma: Discount, 0 < γ ≤ 1.
-        seed: Of everything random.
-        num_iterations: When to stop.
-        num_env_runners: Remote collectors, or "auto" for as many as the cluster has CPUs for; 0 collects in
-            the driver. Changes no result.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        checkpoint_every: Iterations between checkpoints.
-        keep: Checkpoints to keep.
-        delta: Confidence of the bound.
-        strategy: How batches are planned.
-        importance_weights: "trajectory" or "per_decision".
-        baseline: "none" or "per_step".
-        hidden_sizes: Widths of the network's hidden layers.
-        num_offline_iterations: Offline iterations per batch.
-        importance_weight_clip: Largest importance weight; None where not applied.
-        min_max_reward: Smallest value for the largest absolute reward; None where not applied.
-        settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` that have no name above,
-            such as `gain_tolerance`.
+    Those that presets and flags name are fields; `settings` holds all others that were said, by name.
     """
 
-    preset: str | None
-    algorithm: str = "TTPOIS"
-    gamma: float
-    seed: int = 0
-    num_iterations: int = 60
-    num_env_runners: int | str = 2
-    label_selector: dict[str, str] | None = None
-    checkpoint_every: int = 10
-    keep: int = 3
-    environment: str
-    horizon: int
-    budget: int
-    delta: float
-    strategy: str
-    importance_weights: str
-    baseline: str
-    hidden_sizes: tuple[int, ...]
-    num_offline_iterations: int
-    importance_weight_clip: float | None
-    min_max_reward: float | None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
+    gamma: Annotated[float, _rule("gamma")]
+    num_env_runners: Annotated[int | str, _rule("num_env_runners")] = NUM_ENV_RUNNERS
+    label_selector: Annotated[dict[str, str] | None, _rule("label_selector")] = None
+    horizon: Annotated[int, _rule("horizon")]
+    budget: Annotated[int, _rule("budget")]
+    delta: Annotated[float, _rule("delta")]
+    strategy: Annotated[str, _rule("strategy")]
+    importance_weights: Annotated[str, _rule("importance_weights")]
+    baseline: Annotated[str, _rule("baseline")]
+    hidden_sizes: Annotated[tuple[int, ...], _rule("hidden_sizes")]
+    num_offline_iterations: Annotated[int, _rule("num_offline_iterations")]
+    importance_weight_clip: Annotated[float | None, _rule("importance_weight_clip")]
+    min_max_reward: Annotated[float | None, _rule("min_max_reward")]
+    settings: Annotated[Mapping[str, Any], Rule(_check_others, "settings by name")] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, *, settings: Mapping[str, Any] | None = None, **said: Any) -> Self:
@@ -112,11 +72,11 @@ class Run:
         """
         check_kind("settings", {} if settings is None else settings, Mapping)
         for name in settings or ():
-            if name not in setting_names():
+            if name not in SETTINGS:
                 raise _unknown(name)
         said |= settings or {}
         said = {name: value for name, value in said.items() if value is not None or may_be_none(name)}
-        algorithm = _OWN_CHECKS["algorithm"]("algorithm", said.get("algorithm", cls.algorithm))
+        algorithm = ALL_SETTINGS["algorithm"].check(said.get("algorithm", cls.algorithm))
         task = choose_task(
             preset_name=said.pop("preset", None),
             environment=said.pop("environment", None),
@@ -125,17 +85,12 @@ class Run:
             gamma=said.pop("gamma", None),
         )
         defaults = _defaults(algorithm)
-        source = task.preset or defaults
-        named: dict[str, Any] = {
-            "delta": source.delta,
-            "strategy": source.strategy or defaults.strategy,
-            "importance_weights": source.importance_weights,
-            "baseline": source.baseline,
-            "hidden_sizes": tuple(source.hidden_sizes),
-            "num_offline_iterations": source.num_offline_iterations,
-            "importance_weight_clip": source.importance_weight_clip,
-            "min_max_reward": source.min_max_reward,
+        named = {
+            each.name: getattr(task.preset or defaults, each.name)
+            for each in fields(Preset)
+            if each.name in SETTINGS and not hasattr(task, each.name)
         }
+        named["strategy"] = named["strategy"] or defaults.strategy
         others = said.keys() - _names_of_fields()
         return cls(
             preset=None if task.preset is None else task.preset.name,
@@ -153,17 +108,11 @@ class Run:
         return named | named.pop("settings")
 
     def __post_init__(self) -> None:
-        settle(self, {name: _check_of(name) for name in _names_of_fields()})
         check_label_selector(self.label_selector, self.num_env_runners)
-        for name in self.settings:
-            if name not in setting_names() or name in _names_of_fields():
-                raise _unknown(name)
-        checked = {name: CHECKS[name](name, value) for name, value in self.settings.items()}
-        object.__setattr__(self, "settings", checked)
         if self.preset is not None and preset(self.preset).environment != self.environment:
             raise ValueError(
                 f"preset {self.preset!r} is of {preset(self.preset).environment}, found environment "
-                f"{shown(self.environment)}; leave one of them out"
+                f"{brief(self.environment)}; leave one of them out"
             )
 
     @property
@@ -186,24 +135,11 @@ class Run:
         config = (
             ALGORITHMS[self.algorithm]()
             .environment(self.environment)
-            .env_runners(num_env_runners=self.num_env_runners, label_selector=self.label_selector)
-            .training(
-                horizon=self.horizon,
-                budget=self.budget,
-                gamma=self.gamma,
-                delta=self.delta,
-                strategy=self.strategy,
-                importance_weights=self.importance_weights,
-                baseline=self.baseline,
-                num_offline_iterations=self.num_offline_iterations,
-                importance_weight_clip=self.importance_weight_clip,
-                min_max_reward=self.min_max_reward,
-                hidden_sizes=self.hidden_sizes,
-            )
             .debugging(seed=self.seed, log_level="ERROR")
         )
-        for method, names in _names_by_method().items():
-            getattr(config, method)(**{key: value for key, value in self.settings.items() if key in names})
+        for name, value in self.to_settings().items():
+            if name in SETTINGS:
+                getattr(config, SETTINGS[name].method)(**{name: value})
         return config
 
 
@@ -213,24 +149,9 @@ def _defaults(algorithm: str) -> TTPOISConfig:
     return ALGORITHMS[algorithm]()
 
 
-@cache
-def _names_by_method() -> Mapping[str, frozenset[str]]:
-    """Our own arguments of the config's methods, and those of RLlib that a run may want to change."""
-    ours = {
-        method: frozenset(
-            name
-            for name, parameter in inspect.signature(getattr(TTPOISConfig, method)).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        )
-        for method in ("training", "env_runners")
-    }
-    ours["env_runners"] |= {"num_envs_per_env_runner", "num_cpus_per_env_runner"}
-    return ours | {"learners": frozenset({"num_learners"})}
-
-
-def setting_names() -> frozenset[str]:
-    """Arguments of the config, by which `settings` of `Run.of` may change what a preset says."""
-    return frozenset().union(*_names_by_method().values())
+def unsaid_settings() -> dict[str, Any]:
+    """What the settings are that `Run.settings` does not name."""
+    return {name: each.default for name, each in SETTINGS.items() if name not in _names_of_fields()}
 
 
 @cache
@@ -238,23 +159,24 @@ def _names_of_fields() -> frozenset[str]:
     return frozenset(each.name for each in fields(Run)) - {"settings"}
 
 
-def _check_of(name: str) -> Check:
-    return _OWN_CHECKS.get(name) or CHECKS[name]
+def check_setting(name: str, value: Any) -> Any:
+    """Returns the plain value of a setting; ValueError if there is no such setting, or it may not be that."""
+    if name not in ALL_SETTINGS:
+        raise _unknown(name)
+    return ALL_SETTINGS[name].check(value)
 
 
 @cache
 def may_be_none(name: str) -> bool:
     """Whether None is a value of a setting, which files and command lines write as "none"."""
-    if name not in setting_names() | _names_of_fields():
-        return False
     try:
-        return _check_of(name)(name, None) is None
+        return check_setting(name, None) is None
     except ValueError:
         return False
 
 
 def _unknown(name: str) -> ValueError:
-    names = sorted(setting_names())
+    names = sorted(SETTINGS)
     close = get_close_matches(str(name), names, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else f"; choose of {', '.join(names)}"
-    return ValueError(f"there is no setting {shown(name)}{meant}")
+    return ValueError(f"there is no setting {brief(name)}{meant}")

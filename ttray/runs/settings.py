@@ -12,9 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ttray.runs.run import may_be_none
+from ttray.boundary.fields import brief
+from ttray.boundary.files import open_regular, read_bytes
+from ttray.runs.run import check_setting, may_be_none
 
 _NONE = "none"
+_MAX_BYTES = 2**16  # of a file; a run's has a thousand
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
@@ -41,26 +44,43 @@ def _value(text: str) -> Any:
         return text  # a word without quotes
 
 
-def read_settings(path: str | Path) -> dict[str, Any]:
+def read_settings(path: str | Path, *, trust: bool = False) -> dict[str, Any]:
     """Reads a TOML file of settings, such as the `run.toml` of a run.
 
+    Args:
+        path: Of the file.
+        trust: Whether it may name a module to be imported for its environment: the code of that module runs.
+
     Raises:
-        ValueError: The file cannot be read.
+        ValueError: The file cannot be read, or names a module and is not trusted.
     """
     path = Path(path).expanduser()
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(read_bytes(path, _MAX_BYTES, is_named=True).decode("utf-8"))
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}; pass the run.toml of a run") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ValueError(f"{path} is no TOML file: {problem}") from None
-    return {key: _meant(key, value) for key, value in found.items()}
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} is no TOML file of settings: {problem}") from None
+    environment = found.get("environment")
+    if not trust and isinstance(environment, str) and ":" in environment:
+        raise ValueError(
+            f"{path} names the environment {brief(environment)}, whose module would be imported and run; if "
+            "you trust it, pass --trust (in Python trust=True), or name the environment yourself with --env"
+        )
+    settings = {key: _meant(key, value) for key, value in found.items()}
+    try:
+        for key, value in settings.items():
+            check_setting(key, value)
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}") from None
+    return settings
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Writes what `read_settings` reads: numbers, words, lists of them, None, and tables of words."""
     lines = [f"{key} = {_to_toml(value)}\n" for key, value in settings.items()]
-    path.write_text("".join(lines), encoding="utf-8")
+    with open_regular(path, "w", encoding="utf-8") as file:
+        file.write("".join(lines))
 
 
 def _meant(key: str, value: Any) -> Any:

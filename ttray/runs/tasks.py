@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ttray.core.checks import check_gamma, check_text, optional, shown
-from ttray.core.dcs import check_horizon
+from ttray.boundary.fields import brief, check_gamma, check_text, optional
+from ttray.plans.dcs import check_horizon
 from ttray.runs.presets import DEFAULT_PRESET, Preset, preset
-from ttray.service.settings import check_budget
+from ttray.settings.rules import check_budget
+from ttray.settings.training import SETTINGS
 
-DEFAULT_GAMMA = 0.99  # where there is no preset; as that of TTPOISConfig
+DEFAULT_GAMMA: float = SETTINGS["gamma"].default  # where there is no preset
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Task:
         preset: Where the other settings come from; None for an environment of one's own.
         environment: Gymnasium id.
         horizon: Longest trajectory.
-        budget: Environment steps of a batch.
+        budget: Planned environment steps of a batch.
         gamma: Discount.
     """
 
@@ -29,6 +30,19 @@ class Task:
     horizon: int
     budget: int
     gamma: float
+
+
+def check_env_id(name: str, value: str) -> str:
+    """Returns a gymnasium id; a class or function cannot be written into a run's files."""
+    if callable(value):
+        found, module = getattr(value, "__name__", "Mine"), getattr(value, "__module__", "__main__")
+        where = "mymodule" if module == "__main__" else module
+        raise ValueError(
+            f"{name} must be a gymnasium id, which a run's files can name, found {found} itself. Write "
+            f'gymnasium.register("{found}-v0", {found}) into {where}.py and pass "{where}:{found}-v0"; or '
+            f"train with ttray.TTPOISConfig().environment({found})"
+        )
+    return check_text(name, value)
 
 
 def choose_task(
@@ -44,11 +58,11 @@ def choose_task(
     Args:
         preset_name: Whose settings hold where nothing else is said; the dam's if no environment is named.
         environment: Gymnasium id of an environment of one's own, in place of a preset.
-        horizon: Longest trajectory; needed without a preset.
-        budget: Environment steps of a batch; needed without a preset.
+        horizon: Longest trajectory; without a preset, the time limit of the environment unless given.
+        budget: Planned environment steps of a batch; needed without a preset.
         gamma: Discount; the preset's smallest, or 0.99 without one.
     """
-    environment = optional(check_text)("environment", environment)
+    environment = optional(check_env_id)("environment", environment)
     if environment is None or (preset_name is not None and preset(preset_name).environment == environment):
         chosen: Preset | None = preset(preset_name or DEFAULT_PRESET)
     elif preset_name is not None:
@@ -63,15 +77,23 @@ def choose_task(
         horizon = chosen.horizon if horizon is None else horizon
         budget = chosen.budget if budget is None else budget
         gamma = chosen.gammas[-1] if gamma is None else gamma
-    if environment is None or horizon is None or budget is None:
-        raise ValueError(
-            f"environment {environment!r} has no preset, so pass both horizon and budget (--horizon, "
-            f"--budget); found {shown(horizon)} and {shown(budget)}"
-        )
+    assert environment is not None  # the preset's, or the one that was named
+    if budget is None:
+        raise ValueError(f"environment {brief(environment)} has no preset, so pass budget (--budget)")
     return Task(
         preset=chosen,
         environment=environment,
-        horizon=check_horizon(horizon),
+        horizon=check_horizon(_time_limit(environment) if horizon is None else horizon),
         budget=check_budget(budget),
         gamma=check_gamma(DEFAULT_GAMMA if gamma is None else gamma),
     )
+
+
+def _time_limit(environment: str) -> int:
+    """Steps after which an environment truncates itself: the longest horizon that it allows."""
+    from ttray.rollout.environment import EnvironmentMaker  # not above: a plan needs no torch
+
+    limit = EnvironmentMaker.of(environment).time_limit
+    if limit is None:
+        raise ValueError(f"environment {brief(environment)} has no time limit, so pass horizon (--horizon)")
+    return limit

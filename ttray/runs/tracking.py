@@ -16,7 +16,8 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
-from ttray.core.checks import check_one_of
+from ttray.boundary.fields import check_one_of
+from ttray.boundary.files import open_regular
 from ttray.runs.curves import write_csv
 from ttray.runs.directories import METRICS
 
@@ -46,7 +47,7 @@ class _Metrics:
         if self._is_new:
             write_csv(self._path, [row])
         else:
-            with self._path.open("a", newline="") as file:
+            with open_regular(self._path, "a", newline="") as file:
                 csv.DictWriter(file, fieldnames=list(row)).writerow(row)
         self._is_new = False
 

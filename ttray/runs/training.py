@@ -3,21 +3,25 @@
 A run is a directory: `run.json` (all settings that hold) and `run.toml` (the same, for `--config`),
 `metrics.csv` (a row per iteration, as it goes on) and TensorBoard's events, `steps.csv` (a row per step of
 the last plan), `checkpoints/` (the newest ones, see `runs.checkpoints`) and `curve.png`. Killing the process
-at any time leaves a usable checkpoint. A first Ctrl-C or SIGTERM ends the iteration that is under way, saves
-and stops; a second one stops at once.
+at any time leaves a usable checkpoint. A first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed) ends
+the iteration that is under way, saves and stops; a second one stops at once.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ttray.core.forecast import Forecast
+from ttray.boundary.fields import brief
+from ttray.boundary.files import read_json
+from ttray.estimators.bound_monitor import BoundMonitor
 from ttray.rllib.algorithm import POIS, TTPOIS
-from ttray.rllib.env_runner import maker_from_config
+from ttray.rllib.state_files import state_of
+from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.checkpoints import (
     checkpoint_path,
     newest_checkpoint,
@@ -25,8 +29,7 @@ from ttray.runs.checkpoints import (
     save_checkpoint,
     writing,
 )
-from ttray.runs.connection import connect, is_on_cluster, quieten
-from ttray.runs.curves import curve_row, read_csv, write_csv
+from ttray.runs.curves import RESULTS, curve_row, read_csv, write_csv
 from ttray.runs.directories import (
     CONFIG,
     DESCRIPTION,
@@ -38,11 +41,14 @@ from ttray.runs.directories import (
     locked,
     runs_directory,
 )
-from ttray.runs.head import watched_head
-from ttray.runs.run import CHANGE_NO_RESULT, Run
+from ttray.runs.own_settings import MAY_CHANGE
+from ttray.runs.run import Run, unsaid_settings
 from ttray.runs.settings import write_settings
-from ttray.runs.stopping import Stopped, stop_requests
+from ttray.runs.signals import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
+from ttray.service.cluster_address import is_on_cluster
+from ttray.service.connection import connect, quieten
+from ttray.service.head_monitor import watched_head
 from ttray.service.progress import LiveLine
 
 OnIteration = Callable[[dict[str, float]], None]
@@ -65,10 +71,15 @@ class TrainingResult:
     @property
     def problem(self) -> str | None:
         """Says that the bound's last gains were not followed by gains in return; None if they were."""
-        forecast = Forecast()
+        forecast = BoundMonitor()
         for row in self.rows:
             forecast = forecast.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
         return forecast.problem
+
+    @property
+    def num_planned_steps(self) -> int:
+        """Of all iterations; the rows have those that were made, fewer where episodes ended early."""
+        return self.run.config().data_collection_strategy(None).budget * len(self.rows)
 
     @property
     def checkpoint(self) -> Path:
@@ -90,14 +101,14 @@ def train(
     *,
     preset: str | None = None,
     environment: str | None = None,
-    algorithm: str = "TTPOIS",
+    algorithm: str = Run.algorithm,
     gamma: float | None = None,
-    seed: int = 0,
-    num_iterations: int = 60,
-    num_env_runners: int | str = 2,
+    seed: int = Run.seed,
+    num_iterations: int = Run.num_iterations,
+    num_env_runners: int | str = Run.num_env_runners,
     label_selector: dict[str, str] | None = None,
-    checkpoint_every: int = 10,
-    keep: int = 3,
+    checkpoint_every: int = Run.checkpoint_every,
+    keep: int = Run.keep,
     horizon: int | None = None,
     budget: int | None = None,
     delta: float | None = None,
@@ -117,8 +128,8 @@ def train(
     Args:
         preset: Name of a preset, whose settings hold where nothing else is said: a quick one, such as
             "dam-fast", or one of the paper's. The paper's "dam" if neither this nor an environment is named.
-        environment: Gymnasium id of an environment of one's own, in place of a preset. Then horizon and
-            budget are needed, and the defaults of `ttray.TTPOISConfig` hold for all else.
+        environment: Gymnasium id of an environment of one's own, in place of a preset. Then a budget is
+            needed, and the defaults of `ttray.TTPOISConfig` hold for all else.
         algorithm: "TTPOIS" or "POIS".
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Of everything random.
@@ -128,9 +139,9 @@ def train(
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
-        horizon: Longest trajectory.
-        budget: Environment steps per iteration.
-        delta: Confidence of the bound.
+        horizon: Longest trajectory; the preset's unless given, or the environment's time limit.
+        budget: Planned environment steps per iteration; the preset's unless given.
+        delta: Probability that the bound fails.
         strategy: How batches are planned: a name of `ttray.planning.names()`; the preset's unless given, or
             the algorithm's.
         importance_weights: One weight per "trajectory" (the paper's) or "per_decision"; the preset's unless
@@ -167,15 +178,16 @@ def train(
         settings=settings,
     )
     where = runs_directory() / run.name if directory is None else Path(directory).expanduser()
+    place = where.absolute()  # now: some environments change the directory
     check_trackers(trackers)
     quieten()
-    check_run(run, where)
-    with locked(where):
+    check_run(run, place)
+    with locked(place):
         if on_start:
             on_start(run, where)
-        connect_for([run], [where])
+        connect_for([run], [place])
         with watched_head(f"Run the same command again to go on from the newest checkpoint in {where}"):
-            rows = train_run(run, where, on_iteration or _in_a_line(run), trackers=trackers)
+            rows = train_run(run, place, on_iteration or _in_a_line(run), trackers=trackers)
     return TrainingResult(run, rows, where)
 
 
@@ -196,7 +208,12 @@ def check_run(run: Run, directory: Path) -> None:
     _check_same_run(run, directory)
     config = run.config()
     config.validate()
-    maker_from_config(config).facts().check_horizon(config.horizon)
+    EnvironmentMaker.of(run.environment).facts().check_horizon(config.horizon)
+
+
+def check_asked(run: Run, path: Path) -> None:
+    """Raises ValueError if the run's batches, for which only this file asks, would take much memory."""
+    EnvironmentMaker.of(run.environment).facts().check_asked(run.budget, str(path))
 
 
 def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
@@ -211,7 +228,7 @@ def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
 
 def finished_rows(run: Run, checkpoint: Path | None) -> list[dict[str, float]] | None:
     """The rows of a run whose checkpoint is its last; None if there is something left to train."""
-    rows = read_csv(checkpoint / METRICS) if checkpoint else []
+    rows = read_csv(checkpoint / METRICS, RESULTS) if checkpoint else []
     return rows if len(rows) >= run.num_iterations else None
 
 
@@ -269,11 +286,19 @@ def _is_newer(path: Path, than: Path) -> bool:
 
 
 def _begin(run: Run, checkpoint: Path | None) -> tuple[TTPOIS | POIS, list[dict[str, float]]]:
+    state = None if checkpoint is None else state_of(checkpoint)
     algorithm = run.config().build_algo()
-    if checkpoint is None:
+    if checkpoint is None or state is None:
         return algorithm, []
-    algorithm.restore_from_path(checkpoint)
-    return algorithm, read_csv(checkpoint / METRICS)
+    try:
+        algorithm.set_state(state)
+        return algorithm, read_csv(checkpoint / METRICS, RESULTS)
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as problem:
+        algorithm.stop()
+        raise ValueError(f"{checkpoint} holds no state of this run ({brief(problem)})") from problem
+    except BaseException:
+        algorithm.stop()
+        raise
 
 
 def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path, keep: int) -> Path:
@@ -300,15 +325,21 @@ def _check_same_run(run: Run, directory: Path) -> None:
             f"{directory} is a part of a checkpoint; choose the directory of a run, or a new one"
         )
     path = directory / DESCRIPTION
-    if path.exists():
+    if os.path.lexists(path):
         try:
-            found = dict(json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
-            raise ValueError(f"{path} is damaged; remove it to go on with the settings given now") from None
+            found = dict(read_json(path))
+        except (OSError, ValueError, TypeError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else problem
+            raise ValueError(
+                f"{path} is damaged ({why}); remove it to go on with the settings given now"
+            ) from None
         asked = json.loads(json.dumps(run.to_settings()))
+        unsaid = unsaid_settings()
+        found, asked = unsaid | found, unsaid | asked
         for key in dict.fromkeys([*asked, *found]):
-            if key not in CHANGE_NO_RESULT and found.get(key) != asked.get(key):
+            if key not in MAY_CHANGE and found.get(key) != asked.get(key):
+                name = key if key in asked else brief(key)
                 raise ValueError(
-                    f"{directory} holds a run with {key}={found.get(key)!r}, not {asked.get(key)!r}; choose "
-                    "another directory, or remove this one"
+                    f"{directory} holds a run with {name}={brief(found.get(key))}, not "
+                    f"{brief(asked.get(key))}; choose another directory, or remove this one"
                 )

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import ray
 
-from ttray.core.quotas import Quota
+from ttray.plans.quotas import Quota
 from ttray.service.receipt import Failure, Receipt
-from ttray.service.shelf import Question, Reply
+from ttray.service.shard_cache import ShardReply, ShardRequest
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,15 @@ class Channel(Protocol):
     needs: str
     """What it needs to be placed, for logs."""
 
+    is_spare: bool
+    """Whether nobody counts on it, or misses it, before it has a place."""
+
     def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         """Sends a quota; `on_answer` is called once, from any thread."""
 
-    def ask(self, question: Question, values: Any, on_answer: Callable[[Reply | Exception], None]) -> None:
+    def ask(
+        self, question: ShardRequest, values: Any, on_answer: Callable[[ShardReply | Exception], None]
+    ) -> None:
         """Asks about parts that the worker holds; `on_answer` is called once, from any thread."""
 
     def ping(self, on_answer: Callable[[Any], None]) -> None:
@@ -55,10 +60,11 @@ class ActorChannel:
     Args:
         actor: Its handle. It must be restartable (`max_restarts`), or a death is for good.
         needs: What it needs to be placed, for logs.
+        is_spare: Whether nobody counts on it before it has a place.
     """
 
-    def __init__(self, actor: Any, needs: str = "1 CPU") -> None:
-        self.actor, self.needs = actor, needs
+    def __init__(self, actor: Any, needs: str = "1 CPU", *, is_spare: bool = False) -> None:
+        self.actor, self.needs, self.is_spare = actor, needs, is_spare
         self._run_quota = actor.run_quota.options(num_returns=2)
 
     def send(self, work: ray.ObjectRef, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
@@ -66,7 +72,9 @@ class ActorChannel:
         receipt, table = self._run_quota.remote(work, quota)
         _when_done(receipt, lambda outcome: on_answer(Answer(outcome, table)))
 
-    def ask(self, question: Question, values: Any, on_answer: Callable[[Reply | Exception], None]) -> None:
+    def ask(
+        self, question: ShardRequest, values: Any, on_answer: Callable[[ShardReply | Exception], None]
+    ) -> None:
         """Asks about parts; values that are a reference are fetched where they are needed."""
         _when_done(self.actor.answer_parts.remote(question, values), on_answer)
 

@@ -21,18 +21,21 @@ from itertools import islice, takewhile
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import ray
 from ray.exceptions import RayTaskError
 
-from ttray.core.quotas import Quota
+from ttray.plans.quotas import Quota
+from ttray.rollout.blame import first_line
+from ttray.rollout.policy_contract import PolicyError
 from ttray.service.channel import Answer, Channel
-from ttray.service.crew import Crew
+from ttray.service.collection_state import CollectionState
+from ttray.service.deaths import cause_of, death
 from ttray.service.progress import OnProgress
 from ttray.service.receipt import Failure
-from ttray.service.settings import DispatchSettings
-from ttray.service.stragglers import Pace
-from ttray.service.tally import Tally
+from ttray.service.room import cpus_told
+from ttray.service.stragglers import StragglerDetector
 from ttray.service.worker import Work
+from ttray.service.worker_pool import WorkerPool
+from ttray.settings.training import DispatchSettings
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class _Collection:
 
     work: Work
     shared: Any
-    tally: Tally
+    tally: CollectionState
     num_steps: Mapping[int, int]
     quotas: dict[int, Quota]
     pending: list[int]  # a heap of indices: the longest trajectories first
@@ -99,17 +102,33 @@ class Dispatcher:
     def __init__(self, settings: DispatchSettings) -> None:
         self._settings = settings
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.crew = Crew(self._events)
+        self.crew = WorkerPool(self._events)
         self._flights: dict[int, _Flight] = {}  # in the order in which they left, of whichever collection
         self._numbers = itertools.count()
-        self._pace = Pace()
+        self._pace = StragglerDetector()
         self._current: _Collection | None = None
+        self._is_whole = True  # whether each worker is known to be idle, busy, asked or gone
+        self._abandoned: dict[int, float] = {}  # workers with a quota that nobody wants, and until when
 
     def set_workers(self, channels: Mapping[int, Channel]) -> int:
         """Says who the workers are from now on; returns how many will share the next plan."""
+        if not self._is_whole:
+            self._ask_all_anew()
+        self._is_whole = False
         self.crew.set_members(channels)
         self._take_events(0.0)
+        self._is_whole = True
         return self.crew.num_expected({flight.worker for flight in self._flights.values()})
+
+    def _ask_all_anew(self) -> None:
+        """Mends what an interruption has left: whoever answers is idle, and earlier answers count no more.
+
+        It may have come between taking a worker and sending it something, or between taking an answer and
+        noting it. That worker would be neither idle nor busy, and be waited for without an end.
+        """
+        self._abandoned |= {flight.worker: self._due(flight) for flight in self._flights.values()}
+        self._flights.clear()
+        self.crew = self.crew.anew()
 
     def available(self) -> dict[int, Channel]:
         """The workers that would answer at once, as far as is known."""
@@ -120,7 +139,7 @@ class Dispatcher:
         self,
         work: Work,
         shared: Any,
-        tally: Tally,
+        tally: CollectionState,
         num_steps: Mapping[int, int],
         on_progress: OnProgress | None,
     ) -> None:
@@ -135,15 +154,17 @@ class Dispatcher:
 
         Raises:
             CollectionError: A quota failed too often, or no worker came back in time.
+            BuildError: A worker computes with other software than this process.
         """
         quotas = {quota.index: quota for quota in tally.quotas}
         self._current = now = _Collection(work, shared, tally, num_steps, quotas, pending=sorted(quotas))
         self._pace.begin()
+        self._is_whole = False
         last_life = time.monotonic()
         try:
             while not tally.is_complete():
                 self._deal(now)
-                if self._flights or self.crew.has_idle():
+                if self._flights or self._abandoned or self.crew.has_idle():
                     last_life = time.monotonic()
                 elif (
                     len(self.crew.gone) == len(self.crew.channels)
@@ -157,6 +178,7 @@ class Dispatcher:
                 if on_progress and not now.has_lost:
                     on_progress(tally.progress())
                 now.has_lost = False
+            self._is_whole = True
         finally:
             self._current = None  # what is still on its way belongs to nobody now
 
@@ -193,10 +215,10 @@ class Dispatcher:
 
     def _straggler(self, now: _Collection) -> _Flight | None:
         """The flight that has been out longest, if that is too long. Workers that were slow have no grace."""
-        for flights, patience in ((now.suspect, 0.0), (now.out, 1.0)):
+        for flights, has_grace in ((now.suspect, False), (now.out, True)):
             while flights and not self._is_alone(flights[0]):
                 flights.popleft()
-            if flights and self._late_in(flights[0]) * patience <= 0.0:
+            if flights and not (has_grace and self._late_in(flights[0]) > 0.0):
                 return flights.popleft()
         return None
 
@@ -239,13 +261,17 @@ class Dispatcher:
         now.copies[flight.quota.index] -= not flight.is_trial
         if isinstance(outcome, Exception):
             self.crew.ping(worker)
-            loss, what = (
-                (_Loss.RAISE, "raised") if isinstance(outcome, RayTaskError) else (_Loss.DEATH, "died")
-            )
-            self._lose(flight, loss, f"worker {worker} {what}: {outcome}")
+            if isinstance(outcome, RayTaskError):
+                self._lose(flight, _Loss.RAISE, f"worker {worker} raised: {cause_of(outcome)}")
+            else:
+                self._lose(flight, _Loss.DEATH, death(now.work.info, worker, outcome))
             return
+        # Of each answer: an actor may have been restarted elsewhere while nobody looked.
+        self.crew.vet(worker, outcome.worker, getattr(outcome, "build", None))
         self.crew.rest(worker)
         if isinstance(outcome, Failure):
+            if outcome.is_of_policy and now is self._current:
+                raise PolicyError(outcome.error)
             self._lose(flight, _Loss.ERROR, outcome.error)
             return
         is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
@@ -268,13 +294,18 @@ class Dispatcher:
             raise gave_up(flight.quota, now.losses[index, loss], problem, others)
         now.has_lost = True
         if now.copies[index] == 0:
-            logger.warning("%s failed, sending it again: %s", flight.name, problem)
+            logger.warning("%s failed, sending it again: %s", flight.name, first_line(problem))
             now.tally.sent_again.append(flight.quota)
             heapq.heappush(now.pending, index)
 
     def _end_overdue(self) -> None:
         """Kills the workers that hang."""
         now = time.monotonic()
+        self._abandoned = {w: due for w, due in self._abandoned.items() if self.crew.is_asked(w)}
+        for worker in [worker for worker, due in self._abandoned.items() if due <= now]:
+            logger.warning("worker %d hangs in an interrupted collection and is killed", worker)
+            del self._abandoned[worker]
+            self.crew.channels[worker].kill()
         late = dict(takewhile(lambda item: self._due(item[1]) <= now, self._flights.items()))
         for number, flight in late.items():
             del self._flights[number]
@@ -292,14 +323,12 @@ class Dispatcher:
     def _nobody_left(self) -> CollectionError:
         number, gone = len(self.crew.channels), self.crew.gone
         if len(gone) == number:
-            return CollectionError(
-                f"all {number} rollout workers are gone for good. The last death:\n{list(gone.values())[-1]}"
-            )
+            last = cause_of(list(gone.values())[-1])
+            return CollectionError(f"all {number} rollout workers are gone for good. The last death:\n{last}")
         return CollectionError(
             f"none of the {number} rollout workers has been alive for "
-            f"{self._settings.env_runner_wait_s:.0f} s ({len(gone)} are gone for good). The cluster "
-            f"has {ray.cluster_resources().get('CPU', 0):.0f} CPUs; start nodes, ask for fewer "
-            "env runners, or raise env_runner_wait_s"
+            f"{self._settings.env_runner_wait_s:.0f} s ({len(gone)} are gone for good). {cpus_told()}; "
+            "start nodes, ask for fewer env runners, or raise env_runner_wait_s"
         )
 
 

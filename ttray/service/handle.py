@@ -18,15 +18,16 @@ import pyarrow as pa
 import ray
 from ray.exceptions import RayError
 
-from ttray.core.batch import Batch, BatchInfo
-from ttray.core.exact import ExactSum
-from ttray.core.quotas import Quota
-from ttray.core.schema import checksum, from_message
+from ttray.data.batch import Batch, BatchInfo
+from ttray.data.schema import checksum, from_message, to_message
+from ttray.numerics.exact_sum import ExactSum
+from ttray.plans.quotas import Quota
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import Channel
+from ttray.service.metrics import CollectionStats
 from ttray.service.receipt import Receipt
-from ttray.service.shelf import Piece
-from ttray.service.telemetry import CollectionStats
+from ttray.service.shard_cache import ShardRef
+from ttray.service.waiting import fetch
 from ttray.service.worker import RolloutWorker, Work
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,11 @@ class BatchHandle:
         """The rows, in this process: fetched and joined by the first call."""
         if self._batch is None:
             started = time.perf_counter()
-            self._batch = Batch.join_proved(self.info, self._fetch())
+            tables = self._fetch()
+            if len(tables) == 1 and tables[0] is not self._tables[0]:
+                # Joining would leave it in the object store; a fork that lets go of it there never ends.
+                tables = [from_message(*to_message(tables[0]))]
+            self._batch = Batch.join_proved(self.info, tables)
             self._tables = []  # the object store may forget them
             self.transfer_time_s = time.perf_counter() - started
         return self._batch
@@ -105,10 +110,10 @@ class BatchHandle:
                 tables[position] = table
         return tables
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[ShardRef]:
         """The quotas and where their rows are, as long as nobody has fetched them."""
         return [
-            Piece(receipt.quota, table) for receipt, table in zip(self.receipts, self._tables, strict=True)
+            ShardRef(receipt.quota, table) for receipt, table in zip(self.receipts, self._tables, strict=True)
         ]
 
     def collect_again(self, lost: Sequence[int]) -> list[pa.Table]:
@@ -154,14 +159,17 @@ class CollectHere:
 
     def __call__(self, quotas: Sequence[Quota]) -> list[pa.Table]:
         """Collects them one after the other."""
-        work: Work = ray.get(self._work)
+        work: Work = fetch("what is collected", self._work)
         worker = RolloutWorker(self._maker)
         tables = []
-        for quota in quotas:
-            answer, table = worker.collect(work, quota)
-            if table is None:
-                raise RuntimeError(f"lost rows could not be collected again: {answer}")
-            tables.append(table)
+        try:
+            for quota in quotas:
+                answer, table = worker.collect(work, quota)
+                if table is None:
+                    raise RuntimeError(f"lost rows could not be collected again: {answer}")
+                tables.append(table)
+        finally:
+            worker.close()
         return tables
 
 
@@ -170,14 +178,17 @@ def fetch_tables(tables: Sequence[pa.Table | ray.ObjectRef]) -> list[pa.Table | 
     if isinstance(tables[0], pa.Table):
         return list(tables)
     try:
-        return [from_message(*message) for message in ray.get(list(tables))]  # at once: they travel together
+        # At once: they travel together.
+        return [
+            from_message(*message) for message in fetch(f"the rows of {len(tables)} quotas", list(tables))
+        ]
     except RayError:
         return [_fetch_one(reference) for reference in tables]
 
 
 def _fetch_one(reference: ray.ObjectRef) -> pa.Table | None:
     try:
-        return from_message(*ray.get(reference))
+        return from_message(*fetch("the rows of a quota", reference))
     except RayError as problem:
         logger.info("a table is lost: %s", problem)
         return None

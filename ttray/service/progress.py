@@ -48,7 +48,7 @@ class LiveLine:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream: TextIO | None = stream or sys.stderr
         self._last = 0.0
         self._output: Any = None
 
@@ -60,7 +60,7 @@ class LiveLine:
         self._last = now
         if is_notebook():
             self._show_as_output(text)
-        elif self._stream.isatty():
+        elif self._stream and self._stream.isatty():  # a program without a console has none
             self._stream.write(f"\r\x1b[K{text}" + ("\n" if is_last else ""))
             self._stream.flush()
 

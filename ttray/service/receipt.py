@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ttray.core.batch import BatchInfo
-from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.exact import ExactSum, largest_magnitude
-from ttray.core.quotas import Quota, trajectory_lengths
-from ttray.core.schema import array_of, checksum
-from ttray.core.validation import validate
+from ttray.data.batch import BatchInfo
+from ttray.data.schema import array_of, checksum
+from ttray.data.validation import validate
+from ttray.numerics.exact_sum import ExactSum, largest_magnitude
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.plans.quotas import Quota, trajectory_lengths
+from ttray.rollout.determinism import Sample
 from ttray.rollout.quota import RolloutStats
+from ttray.service.builds import build
 from ttray.service.cpu_types import cpu_type
 
 
@@ -34,11 +36,13 @@ class Receipt:
         return_sum: Its share of Ĵ, undiscounted.
         discounted_return_sum: Its share of Ĵ with the discount of the batch, or None where it has none.
         max_abs_reward: The largest |r|.
-        checksum: Of the table (`core.schema.checksum`): the quota collected again has the same.
+        checksum: Of the table (`data.schema.checksum`): the quota collected again has the same.
         worker: Host and process that collected it.
         cpu_type: Of that host.
+        build: Of that process: it may have been restarted since it joined, on another node.
         difference: What differed when a trajectory was collected a second time; None if nothing did, or
             nobody tried.
+        sample: What to collect a second time in another process; None if nobody wants to.
     """
 
     quota: Quota
@@ -50,7 +54,9 @@ class Receipt:
     checksum: int
     worker: str
     cpu_type: str
+    build: str
     difference: str | None = None
+    sample: Sample | None = None
 
     @classmethod
     def of(cls, table: pa.Table, info: BatchInfo, quota: Quota, stats: RolloutStats, worker: str) -> Receipt:
@@ -71,6 +77,7 @@ class Receipt:
             checksum=checksum(table),
             worker=worker,
             cpu_type=cpu_type(),
+            build=build(),
         )
 
 
@@ -81,10 +88,14 @@ class Failure:
     Attributes:
         error: What happened, for a person.
         worker: Host and process that tried.
+        build: Of that process.
+        is_of_policy: Whether the policy is to blame, which another try would not change.
     """
 
     error: str
     worker: str
+    build: str
+    is_of_policy: bool = False
 
 
 def prove(receipts: Sequence[Receipt], strategy: DataCollectionStrategy) -> None:

@@ -1,6 +1,6 @@
 """The rollout service: environments, workers and settings in; batches that are exactly their plan out.
 
-Workers are in this process, plain Ray actors, or whatever a supplier gives (RLlib's env runners): the bits
+Workers are in this process, plain Ray actors, or whatever a supplier gives (those of a benchmark): the bits
 are the same.
 """
 
@@ -16,29 +16,37 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from ttray.core.batch import BatchInfo
-from ttray.core.checks import MAX_SEED, check_count, check_flag, check_kind
-from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.parts import cut, group
-from ttray.core.quotas import Quota, choose_split, split, trajectory_lengths
-from ttray.rollout.environment import EnvironmentMaker
+from ttray.boundary.fields import MAX_SEED, check_count, check_flag, check_kind
+from ttray.data.batch import BatchInfo
+from ttray.optim.shards import cut, group
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.plans.quotas import Quota, choose_split, split, trajectory_lengths
+from ttray.rollout.acting import ActingPolicy
+from ttray.rollout.blame import first_line
+from ttray.rollout.determinism import Where
+from ttray.rollout.environment import EnvironmentMaker, MakingError
 from ttray.rollout.policies import Policy
-from ttray.service.cpu_types import CpuTypes
+from ttray.rollout.policy_contract import PolicyError, name_of
+from ttray.service.channel import ActorChannel
+from ttray.service.collection_state import CollectionState
+from ttray.service.cpu_types import CpuTypes, cpu_type
 from ttray.service.dispatcher import Dispatcher, gave_up
 from ttray.service.handle import BatchHandle, CollectHere, fetch_tables
+from ttray.service.head_monitor import watched_head
+from ttray.service.metrics import record_collection
 from ttray.service.progress import OnProgress
-from ttray.service.receipt import Failure
-from ttray.service.settings import DispatchSettings, check_budget, check_num_slots
-from ttray.service.suppliers import Demand, Supplier, supplier_of
-from ttray.service.tally import Tally
-from ttray.service.telemetry import record_collection
+from ttray.service.receipt import Failure, Receipt
 from ttray.service.worker import RolloutWorker, Work
+from ttray.service.worker_needs import WorkerNeeds
+from ttray.service.worker_sources import Demand, WorkerSource, worker_source
+from ttray.settings.rules import check_budget, check_num_slots
+from ttray.settings.training import DispatchSettings
 
 logger = logging.getLogger(__name__)
 
 
 class DeterminismError(RuntimeError):
-    """An environment is no function of its seed and its actions."""
+    """A trajectory had other bits when it was collected twice: the environment's fault, or the policy's."""
 
 
 class RolloutService:
@@ -59,7 +67,7 @@ class RolloutService:
         num_slots: Vector slots of each worker.
         seed: Of the run. It may be set between collections.
         settings: How patient to be.
-        label_selector: Labels of the nodes that workers may use, e.g. to stay on one type of CPU.
+        needs: Of each remote worker; one CPU unless given.
     """
 
     def __init__(
@@ -67,11 +75,11 @@ class RolloutService:
         maker: EnvironmentMaker,
         *,
         num_env_runners: int | str = 0,
-        supplier: Supplier | None = None,
+        supplier: WorkerSource | None = None,
         num_slots: int = 64,
         seed: int = 0,
         settings: DispatchSettings | None = None,
-        label_selector: Mapping[str, str] | None = None,
+        needs: WorkerNeeds | None = None,
     ) -> None:
         self.facts = maker.facts()
         self.seed = check_count("seed", seed, minimum=0, maximum=MAX_SEED)
@@ -80,12 +88,12 @@ class RolloutService:
         self._settings: DispatchSettings = (
             DispatchSettings() if settings is None else check_kind("settings", settings, DispatchSettings)
         )
-        self._supplier = supplier or supplier_of(maker, num_env_runners, label_selector)
+        self._supplier = supplier or worker_source(maker, num_env_runners, needs or WorkerNeeds())
         self._worker = RolloutWorker(maker)
         self._dispatcher = Dispatcher(self._settings)
         self._cpu_types = CpuTypes()
         self._has_checked = False
-        self._worker_time_s: dict[int, float] = {}  # of the last plan with as many trajectories
+        self._step_time_s: float | None = None  # of a worker, per planned step of the last plan
 
     def __enter__(self) -> Self:
         return self
@@ -94,32 +102,44 @@ class RolloutService:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers that this service has started."""
+        """Ends the workers that this service has started, and closes the environments in this process."""
+        self._worker.close()
         if self._supplier is not None:
             self._supplier.stop(self._dispatcher.crew.idle())
             self._dispatcher.set_workers({})
 
+    def actors(self) -> Mapping[int, Any]:
+        """The Ray actors that collect, by number; there are none before the first collection."""
+        channels = self._dispatcher.crew.channels
+        return {worker: each.actor for worker, each in channels.items() if isinstance(each, ActorChannel)}
+
+    def processes(self) -> Mapping[int, int]:
+        """The process ids of the workers that are alive, by number, for who watches or disturbs them."""
+        return self._dispatcher.crew.processes()
+
     def collect(
         self,
         strategy: DataCollectionStrategy,
-        policy: Policy,
+        policy: Policy | ActingPolicy,
         *,
         iteration: int = 0,
         gamma: float | None = None,
         dist_inputs: bool = False,
         in_parts: bool = False,
+        weights_digest: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> BatchHandle:
         """Collects exactly the trajectories that a strategy plans.
 
         Args:
             strategy: How many trajectories of each length.
-            policy: Maps observations to distribution inputs.
+            policy: Maps observations to distribution inputs, or acts.
             iteration: Of the run: other iterations have other random streams.
             gamma: Discount of the run, or None.
             dist_inputs: Whether to record the policy's outputs, which only off-policy evaluation by another
                 program needs.
             in_parts: Whether quotas are whole parts, so that workers can compute the bound on what they hold.
+            weights_digest: Of the policy, which the batch's metadata then carry.
             on_progress: Told whenever a quota is done.
 
         Returns:
@@ -128,6 +148,8 @@ class RolloutService:
         Raises:
             ValueError: An argument is of no use, or the environment would truncate itself inside the horizon.
             CollectionError: A quota failed too often, or no worker came back in time.
+            BuildError: A worker computes with other software than this process.
+            PolicyError: The policy raised, or answered what is no distribution of actions, or no actions.
             DeterminismError: In the first batch, one trajectory had other bits when it was collected twice.
         """
         info = BatchInfo(
@@ -137,6 +159,8 @@ class RolloutService:
             strategy=strategy,
             gamma=gamma,
             distribution=self.facts.distribution.describe(),
+            weights_digest=weights_digest,
+            reward_range=self.facts.reward_range,
         )
         check_budget(strategy.budget)
         self.facts.check_horizon(strategy.horizon)
@@ -151,8 +175,21 @@ class RolloutService:
         )
         handle = self.collect_work(work, on_progress)
         if checks:
-            self._judge(handle.receipts[0].difference)
+            self._judge(handle.receipts[0].difference or self._difference_here(work, handle.receipts[0]))
         return handle
+
+    def _difference_here(self, work: Work, receipt: Receipt) -> str | None:
+        """What differs in this process from what a worker in another one has collected, if anything does."""
+        # Other types of CPU round differently, which is no fault of the environment.
+        if self._supplier is None or receipt.sample is None or receipt.cpu_type != cpu_type():
+            return None
+        try:
+            return self._worker.find_difference(work, receipt.sample, Where.PROCESS)
+        except MakingError as problem:
+            logger.info("not compared with another process: %s", first_line(str(problem)))
+            return None
+        finally:
+            self._worker.close()
 
     def _judge(self, difference: str | None) -> None:
         """Says it once if the environment is no function of its seed."""
@@ -160,8 +197,12 @@ class RolloutService:
         if difference is None:
             return
         if self._settings.determinism_check == "error":
-            raise DeterminismError(f'{difference}. To go on regardless: determinism_check="warn"')
-        logger.warning("a run of this environment cannot be repeated: %s", difference)
+            raise DeterminismError(
+                f'{difference}. To go on regardless: determinism_check="warn", which ttray.train takes in '
+                "settings={...}, ttray.collect and ttray.evaluate in "
+                "settings=ttray.settings.training.DispatchSettings(...)"
+            )
+        logger.warning("this batch cannot be repeated: %s", difference)
 
     def collect_work(self, work: Work, on_progress: OnProgress | None = None) -> BatchHandle:
         """Collects a batch whose work is made already; see `collect`."""
@@ -169,9 +210,10 @@ class RolloutService:
             tally = self._planned(work, 1)
             self._collect_here(work, tally, on_progress)
             return self._handle(work, tally)
-        tally = self._planned(work, self._engage(work))
-        shared = ray.put(work)
-        self._collect_elsewhere(work, shared, tally, on_progress)
+        with watched_head():
+            tally = self._planned(work, self._engage(work))
+            shared = _put(work)
+            self._collect_elsewhere(work, shared, tally, on_progress)
         return self._handle(
             work,
             tally,
@@ -182,31 +224,33 @@ class RolloutService:
     def _engage(self, work: Work) -> int:
         """Asks who the workers are now; returns how many will share the plan."""
         assert self._supplier is not None
-        number = work.info.strategy.num_trajectories
-        demand = Demand(number, self._worker_time_s.get(number))
+        plan, known = work.info.strategy, self._step_time_s
+        demand = Demand(plan.num_trajectories, None if known is None else known * plan.budget)
         return self._dispatcher.set_workers(self._supplier.channels(self._dispatcher.crew.alive(), demand))
 
-    def _planned(self, work: Work, num_workers: int) -> Tally:
+    def _planned(self, work: Work, num_workers: int) -> CollectionState:
         started = time.perf_counter()
         quotas = plan_quotas(work, num_workers, self._settings)
-        return Tally(quotas, plan_time_s=time.perf_counter() - started, started=started)
+        return CollectionState(quotas, plan_time_s=time.perf_counter() - started, started=started)
 
-    def _collect_here(self, work: Work, tally: Tally, on_progress: OnProgress | None) -> None:
+    def _collect_here(self, work: Work, tally: CollectionState, on_progress: OnProgress | None) -> None:
         for quota in tally.quotas:
             for attempt in range(1, self._settings.max_quota_attempts + 1):
                 answer, table = self._worker.collect(work, quota)
                 if not isinstance(answer, Failure):
                     tally.add(answer, table)
                     break
+                if answer.is_of_policy:
+                    raise PolicyError(answer.error)
                 if attempt == self._settings.max_quota_attempts:
                     raise gave_up(quota, attempt, answer.error)
-                logger.warning("%s failed, trying again: %s", work.name(quota), answer.error)
+                logger.warning("%s failed, trying again: %s", work.name(quota), first_line(answer.error))
                 tally.sent_again.append(quota)
             if on_progress:
                 on_progress(tally.progress())
 
     def _collect_elsewhere(
-        self, work: Work, shared: ray.ObjectRef, tally: Tally, on_progress: OnProgress | None = None
+        self, work: Work, shared: ray.ObjectRef, tally: CollectionState, on_progress: OnProgress | None = None
     ) -> None:
         before = np.concatenate([[0], np.cumsum(trajectory_lengths(work.info.strategy), dtype=np.int64)])
         num_steps = {quota.index: int(before[quota.stop] - before[quota.start]) for quota in tally.quotas}
@@ -217,7 +261,7 @@ class RolloutService:
         found: dict[int, pa.Table] = {}
         while missing := [quota for quota in quotas if quota.index not in found]:
             self._engage(work)
-            tally = Tally(missing)
+            tally = CollectionState(missing)
             self._collect_elsewhere(work, shared, tally)
             tables = fetch_tables([tally.tables[quota.index] for quota in missing])
             found |= {
@@ -225,10 +269,10 @@ class RolloutService:
             }
         return [found[quota.index] for quota in quotas]
 
-    def _handle(self, work: Work, tally: Tally, **recollect: Any) -> BatchHandle:
+    def _handle(self, work: Work, tally: CollectionState, **recollect: Any) -> BatchHandle:
         stats = tally.finish(work.info)
         record_collection(work.info, stats)
-        self._worker_time_s[stats.num_trajectories] = stats.worker_time_s
+        self._step_time_s = stats.worker_time_s / work.info.strategy.budget
         receipts, tables = zip(*tally.in_order(), strict=True)
         self._cpu_types.compare(receipt.cpu_type for receipt in receipts)
         return BatchHandle(
@@ -250,3 +294,15 @@ def plan_quotas(work: Work, num_workers: int, settings: DispatchSettings) -> lis
     else:
         quotas = choose_split(lengths, num_workers, work.num_slots)
     return group(cut(work.info.strategy), len(quotas)) if work.in_parts else quotas
+
+
+def _put(work: Work) -> ray.ObjectRef[Work]:
+    try:
+        return ray.put(work)
+    except TypeError as problem:  # Ray's has a page of text, and what matters as its cause
+        why = problem.__cause__ or problem
+        raise PolicyError(
+            f"the policy {name_of(work.policy)} cannot be sent to env runners: {why}. "
+            "Keep what cannot be pickled (locks, files, connections) out of it, or collect in this process "
+            "with num_env_runners=0"
+        ) from None

@@ -14,7 +14,7 @@ _FLOOR_S = 0.25  # below, a copy costs more than it could save
 _REMEMBERED = 101  # the last quotas of which the median is taken
 
 
-class Pace:
+class StragglerDetector:
     """How long quotas take, per planned step: of this collection, or of the last before it has an answer."""
 
     def __init__(self) -> None:

@@ -7,10 +7,8 @@ dispatcher's business; a worker keeps nothing that a new one could not make agai
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
-import traceback
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,21 +16,26 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from ttray.core.batch import BatchInfo
-from ttray.core.quotas import Quota
-from ttray.core.schema import to_message
-from ttray.rollout.determinism import find_difference
-from ttray.rollout.environment import EnvironmentMaker
+from ttray.data.batch import BatchInfo
+from ttray.data.schema import to_message
+from ttray.plans.quotas import Quota
+from ttray.rollout.acting import ActingPolicy
+from ttray.rollout.blame import told
+from ttray.rollout.determinism import Sample, Where, find_difference, sample_of
+from ttray.rollout.environment import EnvironmentMaker, MakingError
 from ttray.rollout.policies import Policy
+from ttray.rollout.policy_contract import PolicyError
 from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import SlotPool
+from ttray.service.builds import build
 from ttray.service.receipt import Failure, Receipt
-from ttray.service.shelf import Question, Reply, Shelf
-
-logger = logging.getLogger(__name__)
+from ttray.service.shard_cache import ShardCache, ShardReply, ShardRequest
 
 Message: TypeAlias = tuple[bytes, pa.Buffer]
-"""A table as it travels, see `core.schema.to_message`."""
+"""A table as it travels, see `data.schema.to_message`."""
+
+Sign: TypeAlias = tuple[int, str, str]
+"""A sign of life: the id of a process, its host and its build."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Work:
     """
 
     info: BatchInfo
-    policy: Policy
+    policy: Policy | ActingPolicy
     num_slots: int
     dist_inputs: bool = True
     in_parts: bool = False
@@ -58,6 +61,11 @@ class Work:
     def name(self, quota: Quota) -> str:
         """What a log calls a quota of this work: the ids from which its trajectories can be made again."""
         return f"iteration {self.info.iteration}, trajectories {quota.start} to {quota.stop - 1}"
+
+
+def sign_of_life() -> Sign:
+    """Of this process."""
+    return os.getpid(), socket.gethostname(), build()
 
 
 class RolloutWorker:
@@ -69,7 +77,7 @@ class RolloutWorker:
 
     def __init__(self, maker: EnvironmentMaker) -> None:
         self._pool = SlotPool(maker)
-        self._shelf = Shelf()
+        self._shelf = ShardCache()
 
     def collect(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, pa.Table | None]:
         """Collects a quota; an environment that fails is a failure in the answer, not a raise.
@@ -77,7 +85,7 @@ class RolloutWorker:
         After an error the environments are made anew: the next try starts from fresh ones.
         """
         self._shelf.clear()  # of the batch before, which may be as large
-        worker = f"{socket.gethostname()}, process {os.getpid()}"
+        process = os.getpid()
         try:
             table, stats = collect_quota(
                 self._pool.take,
@@ -87,31 +95,70 @@ class RolloutWorker:
                 num_slots=work.num_slots,
                 dist_inputs=work.dist_inputs,
             )
-            receipt = Receipt.of(table, work.info, quota, stats, worker)
+            _end_fork(process)
+            receipt = Receipt.of(table, work.info, quota, stats, _name_of_worker())
             if work.checks_determinism and quota.start == 0:
-                found = find_difference(self._pool.take, work.policy, work.info, quota, table)
-                receipt = replace(receipt, difference=found)
+                sample = sample_of(table, quota)
+                found = self.find_difference(work, sample, Where.SLOT)
+                receipt = replace(receipt, difference=found, sample=sample)
             return receipt, table
+        except PolicyError as error:
+            text = f"{work.info.environment}: {error}"
+            return Failure(text, _name_of_worker(), build(), is_of_policy=True), None
         except Exception as error:
+            _end_fork(process)
             self._pool.discard()
-            # A RolloutError tells it all; others (an environment that cannot be made) need their place.
-            known = isinstance(error, RolloutError)
-            text = str(error) if known else f"{work.info.environment}: {traceback.format_exc().rstrip()}"
-            logger.warning("%s: %s", work.name(quota), text)
-            return Failure(text, worker), None
+            return Failure(_text_of(error, work.info.environment), _name_of_worker(), build()), None
+
+    def close(self) -> None:
+        """Closes the environments: what they have started ends with them."""
+        self._pool.discard()
+
+    def find_difference(self, work: Work, sample: Sample, where: Where) -> str | None:
+        """Collects a sample of a batch again; tells where it differs, or None."""
+        try:
+            return find_difference(self._pool.take, work.policy, work.info, sample, where)
+        except RolloutError as problem:
+            return (
+                f"trajectory {sample.trajectory} could be collected once, but not in {where.value}: {problem}"
+            )
 
     def run_quota(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, Message | None]:
         """Collects a quota for somebody elsewhere: two objects, of which only the first is small."""
-        answer, table = self.collect(work, quota)
+        try:
+            answer, table = self.collect(work, quota)
+        except KeyboardInterrupt as error:  # not of a person: nobody types here
+            self._pool.discard()
+            text = (
+                f"run seed {work.info.seed}, {work.name(quota)}: {told('the environment or policy', error)}"
+            )
+            return Failure(f"{work.info.environment}: {text}", _name_of_worker(), build()), None
         return answer, None if table is None else to_message(table)
 
-    def answer_parts(self, question: Question, values: NDArray[Any] | None) -> Reply:
+    def answer_parts(self, question: ShardRequest, values: NDArray[Any] | None) -> ShardReply:
         """Answers a question about parts of a batch, wherever it was collected."""
         return self._shelf.answer(question, values)
 
-    def ping(self) -> int:
-        """Answers with the process id."""
-        return os.getpid()
+    def ping(self) -> Sign:
+        """Gives a sign of life."""
+        return sign_of_life()
+
+
+def _name_of_worker() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
+
+def _end_fork(process: int) -> None:
+    """Ends a process that an environment has forked and let come back here: it is not who was asked."""
+    if os.getpid() != process:
+        os._exit(1)  # at once: what it would close belongs to the other
+
+
+def _text_of(error: Exception, environment: str) -> str:
+    """What to say of an error: some tell it all, others need their place."""
+    if isinstance(error, RolloutError):
+        return str(error)
+    return f"{environment}: {error if isinstance(error, MakingError) else told('the worker', error)}"
 
 
 class RemoteWorker(RolloutWorker):

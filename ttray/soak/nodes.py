@@ -11,11 +11,13 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from ttray.runs.connection import connect, on_loopback, quieten
+from ttray.service.connection import connect, on_loopback, quieten, unreported
+from ttray.service.ray_internals import job_on_drivers_path
+from ttray.service.waiting import ask
 
 logger = logging.getLogger(__name__)
 
-_COMMON = {"object_store_memory": 200 * 2**20, "include_dashboard": False}
+_COMMON = {"object_store_memory": 200 * 2**20}
 # Ray asks a node how it is every few seconds, and this often in vain before it takes it for lost.
 _PATIENCE = {
     "health_check_period_ms": 1000,
@@ -35,12 +37,15 @@ class Nodes:
 
     def __init__(self, number: int, num_cpus: int) -> None:
         self._num_cpus = num_cpus
-        self._cluster = Cluster(
-            initialize_head=True, head_node_args={**_COMMON, "num_cpus": 0, "_system_config": _PATIENCE}
-        )
+        with unreported() as reports:
+            head = Cluster(
+                initialize_head=True,
+                head_node_args={**_COMMON, **reports, "num_cpus": 0, "_system_config": _PATIENCE},
+            )
         # Only the head ends with this process by itself, and the others with the head: a node would set
         # handlers of signals for that, which the killer's thread, where nodes join, must not.
-        self._cluster._shutdown_at_exit = False
+        self._cluster = Cluster(shutdown_at_exit=False)
+        self._cluster.head_node = head.head_node
         self._nodes: list[Any] = []
         for _ in range(number):
             self._add()
@@ -97,7 +102,12 @@ def ray_to_disturb(num_env_runners: int, num_nodes: int) -> Iterator[Nodes | Non
                 ray.shutdown()
         return
     with on_loopback(), _nodes(num_env_runners, num_nodes) as nodes:
-        ray.init(address=nodes.address, logging_level="ERROR", log_to_driver=False)
+        ray.init(
+            address=nodes.address,
+            job_config=job_on_drivers_path(),
+            logging_level="ERROR",
+            log_to_driver=False,
+        )
         quieten()
         try:
             yield nodes
@@ -116,9 +126,8 @@ def _nodes(num_env_runners: int, num_nodes: int) -> Iterator[Nodes]:
 
 
 def _check_here() -> None:
-    elsewhere = {node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]} - {
-        socket.gethostname()
-    }
+    nodes = ask("which nodes there are", ray.nodes)
+    elsewhere = {node["NodeManagerHostname"] for node in nodes if node["Alive"]} - {socket.gethostname()}
     if elsewhere:
         raise ValueError(
             f"the Ray around has nodes on {', '.join(sorted(elsewhere))}, where nothing can be killed from "

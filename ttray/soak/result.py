@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ttray.runs.drawing import PALETTE, plt, save
+from ttray.runs.drawing import PALETTE, save, subplots
 from ttray.runs.run import Run
-from ttray.soak.killer import Struck
+from ttray.soak.fault_injector import InjectedFault
 from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Schedule
 
 _MARKS = {
@@ -60,7 +60,7 @@ class SoakResult:
     run: Run
     schedule: Schedule
     iterations: list[Iteration] = field(default_factory=list)
-    disturbances: list[Struck] = field(default_factory=list)
+    disturbances: list[InjectedFault] = field(default_factory=list)
     error: str | None = None
 
     @property
@@ -136,9 +136,7 @@ class SoakResult:
     def draw(self, path: Path) -> None:
         """Draws the iterations over time, what happened beside them, and the driver's memory."""
         ended = [(each.begun_s + each.time_s) / 60.0 for each in self.iterations]
-        figure, (above, below) = plt.subplots(
-            2, 1, figsize=(10, 5.5), sharex=True, height_ratios=(3, 1), layout="constrained"
-        )
+        figure, (above, below) = subplots(2, 1, figsize=(10, 5.5), sharex=True, height_ratios=(3, 1))
         above.plot(
             ended, range(1, len(ended) + 1), color=PALETTE[0], drawstyle="steps-post", label="iterations"
         )

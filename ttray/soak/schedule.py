@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ttray.core.checks import check_count, check_positive
+from ttray.boundary.fields import check_count, check_positive
 
 KILL, STOP, LOSE_NODE = "kill", "stop", "lose node"
 _SHARES = {KILL: 0.7, STOP: 0.2, LOSE_NODE: 0.1}

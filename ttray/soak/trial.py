@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from ray.exceptions import RayError
 
-from ttray.core.batch import digest
-from ttray.core.checks import check_count, check_positive
-from ttray.core.memory import resident_bytes
+from ttray.boundary.fields import check_count, check_positive
+from ttray.data.batch import digest
+from ttray.numerics.memory import resident_bytes
 from ttray.rllib.algorithm import TTPOIS
-from ttray.runs.run import CHANGE_NO_RESULT, Run
-from ttray.runs.stopping import stop_requests
-from ttray.soak.killer import Killer, processes_of
+from ttray.runs.run import Run
+from ttray.runs.signals import stop_requests
+from ttray.settings.training import SETTINGS
+from ttray.soak.fault_injector import FaultInjector
 from ttray.soak.nodes import ray_to_disturb
 from ttray.soak.result import Iteration, SoakResult
 from ttray.soak.schedule import Schedule
@@ -56,8 +56,7 @@ def soak(
     result = SoakResult(run, schedule)
     with stop_requests() as requests, ray_to_disturb(run.num_env_runners, num_nodes) as nodes:
         pair = disturbed.build_algo(), calm.build_algo()
-        actors = pair[0].env_runner_group._worker_manager.actors()
-        killer = Killer(schedule, partial(processes_of, actors), nodes)
+        killer = FaultInjector(schedule, pair[0].worker_processes, nodes)
         result.disturbances = killer.struck
         try:
             first = _iteration(pair, killer)  # env runners start, and nobody strikes
@@ -77,11 +76,11 @@ def soak(
 
 def _in_peace(run: Run) -> Run:
     """The same run in this process."""
-    settings = {key: value for key, value in run.settings.items() if key not in CHANGE_NO_RESULT}
+    settings = {key: value for key, value in run.settings.items() if SETTINGS[key].changes_results}
     return replace(run, num_env_runners=0, label_selector=None, settings=settings)
 
 
-def _iteration(pair: tuple[TTPOIS, TTPOIS], killer: Killer) -> Iteration:
+def _iteration(pair: tuple[TTPOIS, TTPOIS], killer: FaultInjector) -> Iteration:
     """Trains both for an iteration, the killer beside the first of them alone."""
     disturbed, calm = pair
     begun_s = killer.now_s

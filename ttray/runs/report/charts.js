@@ -13,14 +13,19 @@ function element(name, attributes, ...children) {
   return made;
 }
 
+const MOST_POINTS = 2000; // of one series: a figure is not as many pixels wide
+
 // Round numbers that cover an interval.
 function ticks(low, high, number) {
   const rough = (high - low) / number || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const first = Math.ceil(low / step - 1e-9);
   const found = [];
-  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) {
-    found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
+  // Counted, not added up: of large numbers a small step may be no step at all.
+  for (let i = 0; i <= 2 * number && (first + i) * step <= high + step * 1e-9; i++) {
+    const value = (first + i) * step;
+    if (value !== found.at(-1)) found.push(value === 0 ? 0 : value);
   }
   return found;
 }
@@ -35,15 +40,34 @@ function short(value) {
 function extent(values) {
   const finite = values.filter(Number.isFinite);
   if (!finite.length) return [0, 1];
-  let low = Math.min(...finite), high = Math.max(...finite);
+  let low = finite.reduce((a, b) => Math.min(a, b)), high = finite.reduce((a, b) => Math.max(a, b));
   if (low === high) [low, high] = [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
   return [low, high];
+}
+
+// Of more points than can be seen, the lowest and the highest of each stretch, and both ends.
+function thinned(series) {
+  const { x, y } = series, last = x.length - 1;
+  if (x.length <= MOST_POINTS) return series;
+  const kept = new Set([0]);
+  const stretch = Math.ceil((2 * x.length) / MOST_POINTS);
+  for (let first = 0; first <= last; first += stretch) {
+    let low = first, high = first;
+    for (let i = first; i <= Math.min(first + stretch - 1, last); i++) {
+      if (y[i] < y[low]) low = i;
+      if (y[i] > y[high]) high = i;
+    }
+    kept.add(Math.min(low, high)).add(Math.max(low, high));
+  }
+  kept.add(last);
+  const of = (values) => values && [...kept].map((i) => values[i]);
+  return { ...series, x: of(x), y: of(y), low: of(series.low), high: of(series.high) };
 }
 
 // Draws into a figure. Each series: {label, x, y, kind: "line" | "area" | "points", low, high, faint, look}.
 function draw(figure, { xLabel, yLabel, series: given, zero = false, diagonal = false }) {
   // A line through a single point is nothing to be seen.
-  const series = given.map((each) => (each.x.length === 1 ? { ...each, kind: "points" } : each));
+  const series = given.map((each) => (each.x.length === 1 ? { ...each, kind: "points" } : thinned(each)));
   const width = 460, height = 300, left = 58, right = 12, top = 10, bottom = 42;
   const xs = series.flatMap((each) => each.x);
   const ys = series.flatMap((each) => each.y); // a band of few seeds may be wide: it is cut at the edge

@@ -3,6 +3,7 @@
 
 const explored = { horizon: 360, budget: 8640, gamma: 0.95, delta: 0.1, accuracy: 0.5, ...DATA.explorer };
 const MOST = { horizon: 2000, budget: 1e7 };
+const LONGEST = 20000; // a run's, or an address's: the answer for more would take seconds
 
 // From the position of a slider to its value, and back.
 const SLIDERS = {
@@ -27,6 +28,7 @@ const SLIDERS = {
 };
 
 function explore() {
+  explored.horizon = Math.min(explored.horizon, LONGEST);
   const { horizon, gamma, delta, accuracy } = explored;
   const budget = (explored.budget = Math.max(explored.budget, horizon));
   for (const name of Object.keys(SLIDERS)) {

@@ -9,7 +9,7 @@ function curves(figure, column, yLabel) {
     const x = group.num_env_steps.map((steps) => steps / 1000);
     const { mean, low, high, seeds } = group[column];
     if (seeds.length > 1) seeds.forEach((y) => series.push({ x: x.slice(0, y.length), y, faint: true, look }));
-    series.push({ label: group.label, x, y: mean, low, high, look });
+    series.push({ label: group.label, x: x.slice(0, mean.length), y: mean, low, high, look });
   });
   draw(at(figure), { xLabel: "environment steps (thousands)", yLabel, series });
 }

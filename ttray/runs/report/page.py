@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -17,14 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.core import dcs, planning
-from ttray.core.intervals import mean_interval
+from ttray.boundary.fields import MAX_NUMBER, brief, check_count, check_text
+from ttray.boundary.files import read_object
+from ttray.estimators.intervals import mean_interval
+from ttray.plans import dcs, planners
 from ttray.runs.curves import RETURNS, read_csv
 from ttray.runs.directories import CONFIG, DESCRIPTION, METRICS, STEPS, check_file
 from ttray.runs.versions import versions
 
 _SCRIPTS = ("plans.js", "charts.js", "page.js", "explorer.js")
 _PHASES = {"collecting": "sample_time_s", "optimising": "optimise_time_s"}
+_OF_ITERATIONS = (
+    "num_env_steps",
+    *RETURNS,
+    "bound_before",
+    "bound_after",
+    *_PHASES.values(),
+    "iteration_time_s",
+)
+_OF_STEPS = ("num_samples", "variance")
+_MAX_HORIZON = 10**6  # of a page that a browser can show
 
 
 def report(*directories: str | Path, path: str | Path = "report.html") -> Path:
@@ -51,8 +65,8 @@ def report(*directories: str | Path, path: str | Path = "report.html") -> Path:
         subtitle=html.escape(_subtitle(runs)),
         style=_part("page.css"),
         script="\n".join(_part(name) for name in _SCRIPTS),
-        # A script ends at its closing tag even inside a string.
-        data=json.dumps(data, allow_nan=False).replace("</", "<\\/"),
+        # What looks like a tag or a comment ends a script, or keeps it from ending, even inside a string.
+        data=json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -70,13 +84,16 @@ def _subtitle(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def _read(directory: Path) -> dict[str, Any]:
     for name in (DESCRIPTION, METRICS):
-        if not (directory / name).is_file():
+        if not os.path.lexists(directory / name):
             raise ValueError(
                 f"{directory} has no {name}; pass directories of runs that have finished an iteration"
             )
-    settings = json.loads((directory / DESCRIPTION).read_text())
-    rows = read_csv(directory / METRICS)
-    steps = read_csv(directory / STEPS) if (directory / STEPS).exists() else []
+    has_steps = os.path.lexists(directory / STEPS)
+    settings = _settings(directory / DESCRIPTION, is_planned=not has_steps)
+    rows = _rows(directory / METRICS, _OF_ITERATIONS)
+    steps = _rows(directory / STEPS, _OF_STEPS) if has_steps else []
+    if steps and (len(steps) != settings["horizon"] or _column(steps, "num_samples").min() < 1.0):
+        raise ValueError(f"{directory / STEPS} does not have samples of each of {settings['horizon']} steps")
     returns = _column(rows, "discounted_return")
     return {
         "name": directory.name,
@@ -87,8 +104,42 @@ def _read(directory: Path) -> dict[str, Any]:
         "predicted": (_column(rows, "bound_after") - _column(rows, "bound_before"))[:-1].tolist(),
         "measured": np.diff(returns).tolist(),
         "phases": _phases(rows),
-        "repeat": f"ttray train --config {directory / CONFIG} --directory again",
+        "config": directory / CONFIG,
     }
+
+
+def _settings(path: Path, *, is_planned: bool) -> dict[str, Any]:
+    """What the file says, once all that is used here is what it may be, and the first plan if it is."""
+    found = read_object(path)
+    try:
+        for name in ("environment", "horizon", "budget", "gamma", "strategy"):
+            if name not in found:
+                raise ValueError(f"it has no {name}")
+        check_text("environment", found["environment"])
+        check_text("strategy", found["strategy"])
+        check_count("horizon", found["horizon"], maximum=_MAX_HORIZON)
+        dcs.check_plan(found["horizon"], found["budget"], found["gamma"])
+        if is_planned:
+            _first_plan(found)
+    except ValueError as problem:
+        raise ValueError(f"{path} does not describe a run: {problem}") from None
+    return found
+
+
+def _rows(path: Path, names: Sequence[str]) -> list[dict[str, float]]:
+    """The rows of a file, whose columns of these names are numbers; a variance may be unknown."""
+    rows = read_csv(path, names)
+    if not rows:
+        raise ValueError(f"{path} has no row; pass directories of runs that have finished an iteration")
+    for name in names:
+        values = _column(rows, name)
+        wrong = ~(np.abs(values) <= MAX_NUMBER) & ~(np.isnan(values) & (name == "variance"))
+        if wrong.any():
+            raise ValueError(
+                f"{path} has {brief(float(values[wrong.argmax()]))} for {name} in row {wrong.argmax() + 1}; "
+                f"it must be a finite number of at most {MAX_NUMBER:g}"
+            )
+    return rows
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.float64]:
@@ -103,10 +154,14 @@ def _phases(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _label(runs: Sequence[dict[str, Any]]) -> None:
-    """Names runs by what tells them apart."""
+    """Names runs by what tells them apart, and gives each a command that repeats it, where no other does."""
     names = [run["name"] for run in runs]
-    for number, run in enumerate(runs):
-        run["label"] = run["name"] if names.count(run["name"]) == 1 else f"{run['name']} ({number + 1})"
+    for number, run in enumerate(runs, 1):
+        is_alone = names.count(run["name"]) == 1
+        run["label"] = run["name"] if is_alone else f"{run['name']} ({number})"
+        again = Path("again") / (run["name"] if is_alone else f"{run['name']}-{number}")
+        config = shlex.quote(str(run.pop("config")))
+        run["repeat"] = f"ttray train --config {config} --directory {shlex.quote(str(again))}"
 
 
 _OF_A_SEED = (
@@ -129,16 +184,22 @@ def _groups(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _group(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    longest = max(members, key=lambda run: len(run["rows"]))
     shortest = min(len(run["rows"]) for run in members)
     alone = len(members) == 1
     label = members[0]["label"] if alone else f"{members[0]['label']} and others, {len(members)} seeds"
+    if len(longest["rows"]) > shortest:
+        label += (
+            f"; their mean ends at iteration {shortest}, where the shortest ends (the longest: "
+            f"{len(longest['rows'])})"
+        )
     group: dict[str, Any] = {
         "label": label,
-        "num_env_steps": _column(members[0]["rows"], "num_env_steps")[:shortest].tolist(),
+        "num_env_steps": _column(longest["rows"], "num_env_steps").tolist(),
     }
     for name in RETURNS:
-        seeds = [_column(run["rows"], name)[:shortest] for run in members]
-        mean, half = mean_interval(seeds)
+        seeds = [_column(run["rows"], name) for run in members]
+        mean, half = mean_interval([seed[:shortest] for seed in seeds])
         group[name] = {
             "seeds": [seed.tolist() for seed in seeds],
             "mean": mean.tolist(),
@@ -173,7 +234,7 @@ def _plans(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _first_plan(settings: Mapping[str, Any]) -> dcs.DataCollectionStrategy:
-    return planning.plan(
+    return planners.plan(
         settings["strategy"], horizon=settings["horizon"], budget=settings["budget"], gamma=settings["gamma"]
     )
 

@@ -1,4 +1,4 @@
-// Data collection strategies, as in ttray.core.dcs and ttray.core.planning: the same formulas, term by term.
+// Data collection strategies, as in ttray.plans.dcs and ttray.plans.planners: the same formulas, term by term.
 "use strict";
 
 const MAX_BUDGET = 2 ** 53 - 1; // beyond it, neither language counts exactly

@@ -1,1 +1,0 @@
-"""Measurements of speed, each a module with a `run` that prints a table."""

@@ -1,1 +1,0 @@
-"""The mathematics: strategies, quotas, batches, estimators, offline search. No Ray, no gymnasium."""

@@ -1,1 +1,0 @@
-"""The paper's experiments: its figures as trials that are finished only once."""

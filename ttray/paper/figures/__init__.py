@@ -1,1 +1,0 @@
-"""The figures of the paper: what each one runs, and how it is drawn."""
