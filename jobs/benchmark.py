@@ -1,4 +1,4 @@
-"""Runs the benchmarks: `ttray bench` as a script.
+"""Runs the benchmarks of a checkout: `python -m benchmarks` as a script.
 
     python jobs/benchmark.py sampling
     ray job submit --working-dir . -- python jobs/benchmark.py core
@@ -7,8 +7,11 @@
 What to expect, and on what machine: docs/performance.md.
 """
 
-from ttray.cli.app import run_alone
-from ttray.cli.bench import bench
+import runpy
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run_alone(bench)
+    # The benchmarks are not installed. Workers look for modules where this program does.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    runpy.run_module("benchmarks", run_name="__main__")

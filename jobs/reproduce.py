@@ -1,4 +1,4 @@
-"""Regenerates figures of the paper: `ttray reproduce` as a script.
+"""Regenerates figures of the paper from a checkout: `python -m paper` as a script.
 
     python jobs/reproduce.py dcs
     ray job submit --working-dir . -- python jobs/reproduce.py all --directory /checkpoints/figures
@@ -9,8 +9,11 @@ Expect, for the first line (five seconds): dcs-shapes and dcs-widths as .png, .p
 runs/reproduce/results/, and README.md with both pictures. docs/results.md tells what the others show.
 """
 
-from ttray.cli.app import run_alone
-from ttray.cli.reproduce import reproduce
+import runpy
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run_alone(reproduce)
+    # The figures are not installed. Workers look for modules where this program does.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    runpy.run_module("paper", run_name="__main__")

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ttray.benchmarks import growth, iteration, models, optimisation, startup
-from ttray.benchmarks.cases import Case
-from ttray.benchmarks.idle import idle_shares
-from ttray.benchmarks.report import Finding, Reporter, Result, plural
-from ttray.benchmarks.suite import BENCHMARKS, Benchmark, measure, update_page
-from ttray.benchmarks.tables import table
-from ttray.runs.drawing import plt
+from benchmarks import growth, iteration, models, optimisation, policies, startup
+from benchmarks.cases import Case
+from benchmarks.idle import idle_shares
+from benchmarks.report import Finding, Reporter, Result, plural
+from benchmarks.suite import BENCHMARKS, Benchmark, measure, update_page
+from benchmarks.tables import table
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -154,7 +153,6 @@ def test_the_published_results_are_drawn_from_their_data(name):
     assert result.name == name
     figure = BENCHMARKS[name].draw(result)
     assert figure.axes
-    plt.close(figure)
 
 
 def test_the_page_shows_the_published_results(tmp_path):
@@ -171,7 +169,7 @@ def lines_of(result, capsys):
     assert max(map(len, lines)) <= 80
     assert {finding.line() for finding in result.findings} <= set(lines)
     assert Result.from_json(result.to_json()) == result
-    plt.close(BENCHMARKS[result.name].draw(result))
+    assert BENCHMARKS[result.name].draw(result).axes
 
 
 def test_growth_tells_time_and_memory_of_a_plan():
@@ -250,3 +248,12 @@ def test_the_first_iteration_in_one_process_needs_no_ray():
     assert next(iter(phases)) == "interpreter"
     assert list(phases)[-2:] == ["algorithm", "first iteration"]
     assert min(phases.values()) > 0.0
+
+
+def test_policies_of_other_frameworks_are_compared_with_these(local_ray, monkeypatch, capsys):
+    monkeypatch.setattr(policies, "PAIRS", {name: policies.PAIRS[name] for name in ("SB3 PPO", "ONNX")})
+    monkeypatch.setattr(policies, "SPEEDS", {"ttray/Dam-v0": 5})
+    result = policies.run(num_episodes=4, budget=2_000, rounds=1, episodes=4)
+    lines_of(result, capsys)
+    worth = ["own mean", "estimate", "low", "high", "holds it"]
+    assert [each.quantity for each in result.findings] == [*worth, *worth, "steps/s", "× evaluate_policy"]

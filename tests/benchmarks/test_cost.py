@@ -7,12 +7,12 @@ import pytest
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from ttray.benchmarks import cost, cost_views, ppo
-from ttray.benchmarks.cost import Curve, findings_of, reached_at
-from ttray.benchmarks.goals import GOALS, Goal
-from ttray.benchmarks.methods import METHODS
-from ttray.benchmarks.ppo import EpisodeReturns
-from ttray.benchmarks.report import Result
+from benchmarks import cost, cost_views, ppo
+from benchmarks.cost import Curve, findings_of, reached_at
+from benchmarks.methods import METHODS
+from benchmarks.ppo import EpisodeReturns
+from benchmarks.report import Result
+from benchmarks.return_targets import GOALS, Goal
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,6 @@ def test_a_small_comparison_from_training_to_table_and_picture(
     assert last.startswith("| CorridorSparse .99 ≥ 1000 | ≥ 2,600, ")
     figure = cost_views.draw(again)
     assert len(figure.axes) == 1
-    cost_views.plt.close(figure)
 
     # What is finished is not done again; what is missing is.
     (tmp_path / GOAL.name / "fast" / "0.parquet").unlink()

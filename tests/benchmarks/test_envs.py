@@ -1,6 +1,6 @@
 import pytest
 
-from ttray.benchmarks import envs as benchmark
+from benchmarks import envs as benchmark
 
 
 def test_the_benchmark_prints_a_narrow_table_of_all_environments(

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ttray.benchmarks import planning, widths
-from ttray.benchmarks.planning import PlanningCase, compare, drawn, true_variances
-from ttray.core import dcs
-from ttray.core.planning import step_variances
+from benchmarks import planning, widths
+from benchmarks.planning import PlanningCase, compare, drawn, true_variances
+from ttray.plans import dcs
+from ttray.plans.reward_variances import step_variances
 
 SMALL = PlanningCase("ttray/SupplyChain-v0", 10, 200, 0.9, (8,), gain=0.5)
 

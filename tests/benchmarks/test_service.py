@@ -4,8 +4,8 @@ import socket
 import subprocess
 import sys
 
-from ttray.benchmarks import crowds, service, traffic
-from ttray.benchmarks.report import Reporter
+from benchmarks import many_workers, service, traffic
+from benchmarks.report import Reporter
 
 
 def test_bytes_are_counted_where_they_arrive():
@@ -26,7 +26,7 @@ def test_bytes_are_counted_where_they_arrive():
 def test_a_peak_of_memory_is_seen_after_it_has_gone_and_forgotten_when_asked():
     # In a process of its own: one that has run other tests may keep or give back memory of theirs meanwhile.
     program = (
-        "import mmap\nfrom ttray.benchmarks import memory\n"
+        "import mmap\nfrom benchmarks import memory\n"
         "resident = memory.reset_peak()\n"
         "with mmap.mmap(-1, 80 * 10**6) as taken:\n    taken.write(bytes(len(taken)))\n"
         "print(memory.peak() - resident, memory.reset_peak() - resident)"
@@ -47,6 +47,6 @@ def test_simulated_env_runners_let_the_driver_prove_every_batch(local_ray, capsy
 
 
 def test_a_crowd_collects_what_one_process_does(local_ray):
-    crowd = crowds.collect_in_a_crowd(1)
+    crowd = many_workers.collect_in_a_crowd(1)
     assert (crowd.number, crowd.used, crowd.is_same) == (1, 1, True)
     assert crowd.megabytes > 10.0

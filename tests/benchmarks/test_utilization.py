@@ -2,9 +2,9 @@
 
 import pytest
 
-from ttray.benchmarks.cases import NUM_SLOTS
-from ttray.benchmarks.utilization import NUM_ENV_RUNNERS, cases, utilization
-from ttray.core.quotas import choose_split, trajectory_lengths
+from benchmarks.cases import NUM_SLOTS
+from benchmarks.utilization import NUM_ENV_RUNNERS, cases, utilization
+from ttray.plans.quotas import choose_split, trajectory_lengths
 
 CASES = dict(cases())
 # The larger plans of an environment differ from the smaller only in size.

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ttray.paper import markdown
-from ttray.paper.claims import tables
+from paper import markdown
+from paper.claims import tables
 from ttray.runs.curve_pictures import PER_DECISION
 
 BETTER = "TT-POIS is better than POIS on Dam, Reacher and Supply Chain, whatever γ"

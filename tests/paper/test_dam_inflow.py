@@ -1,4 +1,4 @@
-from ttray.paper.dam_inflow import draw
+from paper.dam_inflow import draw
 
 
 def test_the_inflow_is_drawn(tmp_path):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ttray.paper import markdown
-from ttray.paper.claims import tables
-from ttray.paper.figures import dcs, evaluation, learning
+from paper import markdown
+from paper.claims import tables
+from paper.figures import dcs, evaluation, learning
 from ttray.runs.versions import versions
 from ttray.service.cpu_types import cpu_type
 
@@ -56,7 +56,7 @@ def test_figures_name_their_command_versions_cpu_and_seeds(path):
     origin = json.loads(path.read_text())
     rows = rows_of(path.stem)
     assert origin["figure"] == path.stem
-    assert origin["command"].startswith("ttray reproduce ")
+    assert origin["command"].startswith(("ttray reproduce ", "python -m paper "))  # the former until 0.1.0
     assert set(origin["versions"]) == set(versions())
     assert origin["cpu"]
     assert origin["seeds"] == sorted({row["seed"] for row in rows if "seed" in row})
@@ -67,7 +67,7 @@ def test_the_page_shows_the_verdicts_of_the_published_data(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(published)
     markdown.fill(page, tables(RESULTS))
-    assert page.read_text() == published, "ttray reproduce ... --page docs/results.md brings it up to date"
+    assert page.read_text() == published, "python -m paper ... --page docs/results.md brings it up to date"
 
 
 def test_randomly_chosen_runs_are_learned_again_with_the_same_bits(tmp_path):

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ttray.cli.app import app
-from ttray.cli.terminal import run
+from paper.__main__ import main
+from paper.figures import dcs, evaluation, learning
+from paper.reproduction import choose, figures, reproduce
 from ttray.envs.evaluation import expected_return
-from ttray.paper.figures import dcs, evaluation, learning
-from ttray.paper.reproduction import choose, figures, reproduce
 from ttray.runs.curves import RETURNS
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.versions import versions
@@ -32,13 +31,13 @@ def rows_from(path):
 def run_here(*arguments):
     """Runs the command in this process; gives its exit code."""
     with pytest.raises(SystemExit) as left:
-        run(app, ["reproduce", *arguments])
+        main([*arguments])
     return left.value.code
 
 
 @pytest.fixture(scope="module")
 def strategies(tmp_path_factory):
-    """The directory of `ttray reproduce dcs`, and what the command printed."""
+    """The directory of `python -m paper dcs`, and what the command printed."""
     directory, printed = tmp_path_factory.mktemp("reproduce") / "dcs", io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert run_here("dcs", "--directory", str(directory), "--json") == 0
@@ -52,17 +51,17 @@ def test_command_writes_data_pictures_their_origin_and_a_page(strategies):
     assert json.loads(output) == {
         "pictures": [str(results / f"{name}.png") for name in names],
         "page": str(results / "README.md"),
-        "command": "ttray reproduce dcs",
+        "command": "python -m paper dcs",
     }
     page = (results / "README.md").read_text()
     for name in names:
         assert is_png(results / f"{name}.png")
         origin = json.loads((results / f"{name}.json").read_text())
-        assert (origin["figure"], origin["command"]) == (name, "ttray reproduce dcs")
+        assert (origin["figure"], origin["command"]) == (name, "python -m paper dcs")
         assert (origin["versions"], origin["cpu"]) == (versions(), cpu_type())
         assert f"## {name}\n" in page
         assert f"({name}.png)" in page
-    assert "`ttray reproduce dcs`" in page
+    assert "`python -m paper dcs`" in page
     assert str(directory) not in page
 
 
@@ -158,17 +157,17 @@ def test_widths_fall_with_the_horizon_and_rise_with_the_discount(strategies):
 
 
 def test_results_may_lie_in_the_directory_of_the_trials(tmp_path):
-    reproduce(choose(["dcs-shapes"], figures()), tmp_path, tmp_path, "ttray reproduce dcs-shapes")
+    reproduce(choose(["dcs-shapes"], figures()), tmp_path, tmp_path, "python -m paper dcs-shapes")
     assert "## dcs-shapes" in (tmp_path / "README.md").read_text()
 
 
 def test_page_keeps_the_figures_of_earlier_commands(tmp_path):
     known = figures()
     for name in ("dcs-shapes", "dcs-widths"):
-        reproduce([known[name]], tmp_path, tmp_path / "results", f"ttray reproduce {name}")
+        reproduce([known[name]], tmp_path, tmp_path / "results", f"python -m paper {name}")
     page = (tmp_path / "results/README.md").read_text()
-    assert "`ttray reproduce dcs-shapes`" in page
-    assert "`ttray reproduce dcs-widths`" in page
+    assert "`python -m paper dcs-shapes`" in page
+    assert "`python -m paper dcs-widths`" in page
 
 
 def test_unknown_figure_is_wrong_input_and_the_choices_are_told(tmp_path, capsys):
@@ -209,7 +208,7 @@ def evaluated(tmp_path_factory, local_ray):
         for figure in choose(["evaluation"], figures(num_runs=NUM_RUNS, horizons=[100]))
     ]
     assert all(figure.trials[0].on_cluster for figure in chosen)
-    reproduce(chosen, directory, directory / "results", "ttray reproduce evaluation")
+    reproduce(chosen, directory, directory / "results", "python -m paper evaluation")
     for kind in ("on-policy", "off-policy"):
         assert is_png(directory / f"results/evaluation-{kind}.png")
         origin = json.loads((directory / f"results/evaluation-{kind}.json").read_text())

@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ttray.benchmarks import sampling
-from ttray.benchmarks.cases import Case
-from ttray.benchmarks.peers.bare_loop import BareLoop
-from ttray.benchmarks.peers.episodes import Episodes
-from ttray.benchmarks.peers.stable_baselines import stable_baselines
-from ttray.benchmarks.peers.torchrl import torchrl
+from benchmarks import sampling
+from benchmarks.baselines.bare_loop import BareLoop
+from benchmarks.baselines.episodes import Episodes
+from benchmarks.baselines.stable_baselines import stable_baselines
+from benchmarks.baselines.torchrl import torchrl
+from benchmarks.cases import Case
 
 DAM = Case("ttray/Dam-v0", horizon=5, gamma=0.95, budget=40)
 CART_POLE = Case("CartPole-v1", horizon=30, gamma=0.99, budget=40)
@@ -48,7 +48,7 @@ def test_torchrl_acts_in_other_spaces(environment: str) -> None:
 @pytest.mark.parametrize("library", ["torchrl", "stable_baselines3"])
 def test_a_missing_library_is_told_at_once_with_its_extra(library: str, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ValueError, match=r"ttray\[bench\]"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[bench\]'"):
         sampling.run()
 
 

@@ -1,0 +1,1 @@
+"""The paper's experiments: its figures as trials that are finished only once."""

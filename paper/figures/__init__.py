@@ -1,0 +1,1 @@
+"""The figures of the paper: what each one runs, and how it is drawn."""
