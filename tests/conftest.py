@@ -1,3 +1,4 @@
+import signal
 import sys
 from pathlib import Path
 
@@ -9,10 +10,13 @@ TESTS = Path(__file__).parent
 # Whose tests wait for processes, the longest first; all others only compute.
 WAITING = (
     "cli",
+    "hostile",
     "service",
     "paper",
     "rllib",
     "runs",
+    "callbacks",
+    "callbacks",
     "soak",
     "test_examples.py",
     "deployment",
@@ -20,13 +24,18 @@ WAITING = (
     "test_registration.py",
 )
 ON_THE_SERVICE = (
+    "test_acting.py",
     "test_bound_elsewhere.py",
+    "test_closing.py",
+    "test_determinism.py",
     "test_faults.py",
     "test_handles.py",
     "test_own_models.py",
     "test_same_bits.py",
     "test_stragglers.py",
 )
+
+RAY_IS_SHARED = pytest.StashKey[bool]()
 
 # The tests' tensors are tiny: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -52,9 +61,17 @@ def pytest_configure(config):
         sys.modules["ray"] = None
 
 
+@pytest.hookimpl(trylast=True)  # after the test's own fixtures have cleaned up
 def pytest_runtest_teardown(item):
     if item.config.getoption("--without-ray"):
         assert sys.modules["ray"] is None, "this test, or what it calls, lifted the block and imported Ray"
+    elif (
+        "ray" in sys.modules
+        and sys.modules["ray"].is_initialized()
+        and not item.config.stash.get(RAY_IS_SHARED, False)
+    ):
+        sys.modules["ray"].shutdown()  # other tests are not to pay for it
+        pytest.fail("this test left a Ray of its own, which may be too small for others; use local_ray")
 
 
 def pytest_collection_modifyitems(items):
@@ -82,15 +99,26 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduler(config, log)
 
 
+@pytest.fixture
+def signals_are_heard():
+    """Lets a test and processes it starts hear Ctrl-C and SIGHUP, also under nohup and in the background."""
+    # A handler is not inherited by other programs; that a signal is ignored would be.
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
-def local_ray():
+def local_ray(request):
     """One embedded Ray for all tests that need one."""
     import ray
 
-    from ttray.runs.connection import start_embedded
+    from ttray.service.connection import start_embedded
 
-    assert not ray.is_initialized(), "a test started a Ray of its own, which may be too small for others"
     start_embedded(8, object_store_memory=200 * 2**20)  # actors wait more than they compute
+    request.config.stash[RAY_IS_SHARED] = True
     yield
     ray.shutdown()
 

@@ -1,7 +1,8 @@
 """Every code block of the pages runs, or says why not in a comment above it.
 
 Blocks of Python run one after the other, those of a page in one namespace; commands of `ttray` run in the
-order of the page, and are parsed in any case. Both with fewer iterations, steps and processes.
+order of the page, and are parsed in any case, as are `python -m benchmarks` and `python -m paper`. Both
+run with fewer iterations, steps and processes.
 
     <!-- not run: why -->              nothing of the block below is run
     <!-- not run (submit): why -->     `ttray submit` and the program `submit` are not, the rest is
@@ -19,12 +20,17 @@ import typer
 import yaml
 from ray.rllib.algorithms.algorithm import Algorithm
 
+from benchmarks.__main__ import bench
+from paper.__main__ import reproduce
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 COMMAND = typer.main.get_command(app)
+CHECKOUT = {"benchmarks": typer.Typer(), "paper": typer.Typer()}  # what `python -m` runs
+CHECKOUT["benchmarks"].command()(bench)
+CHECKOUT["paper"].command()(reproduce)
 # What a reader would add who is in a hurry.
 SMALL = {
     "train": ("--iterations", "1", "--env-runners", "0", "--budget", "720"),
@@ -105,6 +111,8 @@ def test_commands_are_there_with_their_options(block):
         own = words[words.index("--") + 1 :] if words[0] == "ray" and "--" in words else words
         if own[0] == "ttray":
             parse(own[1:])
+        elif own[:2] == ["python", "-m"]:
+            typer.main.get_command(CHECKOUT[own[2]]).make_context(own[2], own[3:])
         elif words[0] == "make":
             assert words[1] in targets
         if words[0] != "ttray":

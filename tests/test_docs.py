@@ -1,5 +1,6 @@
 """The pages say what is there: the API as the docstrings have it, results as training gives them, links."""
 
+import pkgutil
 import re
 import runpy
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 import ttray
 from ttray.envs import ENVIRONMENT_IDS
+from ttray.runs.own_settings import ALL_SETTINGS
+from ttray.settings.training import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -52,8 +55,45 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
+def test_the_table_of_settings_is_current():
+    text = (ROOT / "docs/runs.md").read_text()
+    assert text == make_api["with_settings"](text), "run `make docs`"
+    assert all(f"| `{name}` |" in text for name in ALL_SETTINGS)
+
+
+def test_delta_is_called_one_thing():
+    said = [
+        (path.name, line.strip())
+        for path in ROOT.glob("ttray/**/*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r" delta: ([A-Z]\w+ |Annotated)", line) and "rule(" not in line.lower()
+    ]
+    assert len(said) > 15
+    one_thing = re.compile("Probability that (the|a|an) (bound|interval) fails")
+    assert [each for each in said if not one_thing.search(each[1])] == []
+    assert one_thing.search(SETTINGS["delta"].help)
+
+
 def test_what_the_contributors_page_names_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    names = re.findall(r"`((?:ttray|tests|docs|examples|\.ci|\.github)/[\w./-]+)`", text)
+    names = re.findall(r"`((?:ttray|benchmarks|paper|tests|docs|examples|\.ci|\.github)/[\w./-]+)`", text)
     assert len(names) > 10
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+ROOMS = sorted(path.parent.name for path in ROOT.glob("ttray/*/__init__.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_names_of_the_package_is_there(page):
+    for name in re.findall(rf"`(?:ttray\.)?((?:{'|'.join(ROOMS)})(?:\.\w+)+)[`(.]", page.read_text()):
+        if not name.endswith((".md", ".json", ".png")):
+            pkgutil.resolve_name(f"ttray.{name}")
+
+
+def test_the_architecture_page_draws_modules_that_are_there_and_lists_every_room():
+    text = (ROOT / "docs/architecture.md").read_text()
+    drawn = re.findall(r"\b[a-z]+\.[a-z_]+\b", text.split("```")[1])
+    assert len(drawn) >= 7
+    assert [name for name in drawn if not (ROOT / "ttray" / f"{name.replace('.', '/')}.py").exists()] == []
+    assert sorted(re.findall(r"^\| `ttray/([a-z]+)/", text, re.MULTILINE)) == ROOMS

@@ -17,7 +17,7 @@ RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
 
 # As scripts, one after the other, because loading RLlib takes longest. The sweep is the first: it would not
 # miss an import of ttray that another had done before. The last finds no Ray: it needs none.
-NAMES = ("tune_sweep", "own_environment", "own_model", "off_policy_evaluation")
+NAMES = ("tune_sweep", "own_environment", "own_model", "proven_improvement", "off_policy_evaluation")
 SHOW = """
 import os, runpy, sys
 import ray
@@ -62,6 +62,10 @@ def test_the_evaluation_of_another_policy_is_right_and_needs_no_ray(last_lines):
     found = re.fullmatch(r"the policy itself: (\S+) to (\S+), in closed form (\S+)", line)
     low, high, truth = map(float, found.groups())
     assert low < truth < high
+
+
+def test_only_the_candidate_that_is_much_better_is_proven_so_and_fresh_evaluations_agree(last_lines):
+    assert last_lines["proven_improvement"] == "proven better: gain [1.2]; fresh evaluations agree"
 
 
 def test_every_example_is_run_here_and_says_how_to_run_it():

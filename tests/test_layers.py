@@ -8,26 +8,36 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "ttray"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "ttray"
 # From the bottom up; a module may import from its own layer and from those before it.
 LAYERS = (
     "registration",
-    "core",
+    "boundary",
+    "numerics",
+    "policies",
+    "plans",
+    "settings",
+    "data",
+    "estimators",
+    "optim",
     "envs",
     "rollout",
     "service",
     "rllib",
     "runs",
+    "callbacks",
     "soak",
-    "paper",
-    "benchmarks",
     "cli",
     "__main__",
 )
+MATHEMATICS = LAYERS[1:9]
 WHOLE_PACKAGE = len(LAYERS)  # above all layers: it offers names from most of them
+FRONTS = ("ttray.__init__", "ttray.policies.__init__")  # offer names from above, and load them when asked
+CHECKOUT = ("paper", "benchmarks")  # above the package, which is installed without them
 # What no module of a layer may name.
 UNKNOWN = {
-    "core": ("ray", "gymnasium"),
+    **dict.fromkeys(MATHEMATICS, ("ray", "gymnasium")),
     "envs": ("ray",),
     "rollout": ("ray",),
     "service": ("ray.rllib",),
@@ -35,17 +45,27 @@ UNKNOWN = {
 
 
 def modules():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        if name != "ttray.__init__":
+    for path in sorted(path for place in ("ttray", *CHECKOUT) for path in (ROOT / place).rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if name not in FRONTS:
             yield name.removesuffix(".__init__"), path
 
 
 MODULES = dict(modules())
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_short_enough_to_hold_one_idea(name):
+    assert len(MODULES[name].read_text().splitlines()) <= 350
+
+
 def is_within(name: str, packages: tuple[str, ...]) -> bool:
     return any(f"{name}.".startswith(f"{package}.") for package in packages)
+
+
+def room_of(name: str) -> str:
+    """The first word of a module's place: below `ttray`, or of the checkout."""
+    return name.removeprefix("ttray.").partition(".")[0]
 
 
 class Uses(ast.NodeVisitor):
@@ -119,8 +139,10 @@ HOMES = homes_of((PACKAGE / "__init__.py").read_text())
 
 
 def layer_of(name: str) -> int:
-    """The layer of a dotted name that begins with `ttray`."""
+    """The layer of a dotted name that begins with `ttray`, or with a package of the checkout."""
     parts = name.split(".")
+    if parts[0] in CHECKOUT:
+        return WHOLE_PACKAGE + 1 + CHECKOUT.index(parts[0])
     if len(parts) == 1:
         return WHOLE_PACKAGE
     if parts[1] in LAYERS:
@@ -134,8 +156,9 @@ def layer_of(name: str) -> int:
 def breaches(name: str, source: str) -> list[str]:
     """What the module `name` with this text takes from where it must not."""
     used = sorted(Uses(source).names)
-    upwards = [one for one in used if is_within(one, ("ttray",)) and layer_of(one) > layer_of(name)]
-    unknown = UNKNOWN.get(name.split(".")[1], ())
+    ours = [one for one in used if is_within(one, ("ttray", *CHECKOUT))]
+    upwards = [one for one in ours if layer_of(one) > layer_of(name)]
+    unknown = UNKNOWN.get(room_of(name), ())
     return upwards + [one for one in used if is_within(one, unknown)]
 
 
@@ -147,21 +170,21 @@ def test_a_module_takes_only_from_its_layer_and_below(name):
 @pytest.mark.parametrize(
     ("name", "source", "found"),
     [
-        ("ttray.core.dcs", "import ray", ["ray"]),
-        ("ttray.core.dcs", "from gymnasium import spaces", ["gymnasium.spaces"]),
-        ("ttray.core.dcs", "def f():\n    import ray.util as u", ["ray.util"]),
-        ("ttray.core.dcs", "import numpy\nimport rayon\nnumpy.ray", []),
+        ("ttray.plans.dcs", "import ray", ["ray"]),
+        ("ttray.plans.dcs", "from gymnasium import spaces", ["gymnasium.spaces"]),
+        ("ttray.plans.dcs", "def f():\n    import ray.util as u", ["ray.util"]),
+        ("ttray.plans.dcs", "import numpy\nimport rayon\nnumpy.ray", []),
         ("ttray.rollout.slots", "import gymnasium\nimport ray", ["ray"]),
         ("ttray.service.worker", "import ray\nray.put(1)", []),
         ("ttray.service.worker", "import ray\nray.rllib.env", ["ray.rllib.env"]),
         ("ttray.service.worker", "from ray import rllib", ["ray.rllib"]),
         ("ttray.service.worker", "from ray.rllib.env import env_runner", ["ray.rllib.env.env_runner"]),
         ("ttray.service.worker", "import ttray\nttray.dcs.uniform(1, 1)", []),
-        ("ttray.service.worker", "import ttray as t\nt.core.dcs", []),
+        ("ttray.service.worker", "import ttray as t\nt.plans.dcs", []),
         ("ttray.service.worker", "import ttray\nprint(ttray.__version__)", []),
         ("ttray.service.worker", "import ttray\nttray.collect()", ["ttray.collect"]),
         ("ttray.service.worker", "import ttray as t\nt.collect()", ["ttray.collect"]),
-        ("ttray.service.worker", "import ttray.core\nttray.TTPOIS", ["ttray.TTPOIS"]),
+        ("ttray.service.worker", "import ttray.plans\nttray.TTPOIS", ["ttray.TTPOIS"]),
         ("ttray.service.worker", "import ttray.rllib.config", ["ttray.rllib.config"]),
         (
             "ttray.service.worker",
@@ -177,6 +200,11 @@ def test_a_module_takes_only_from_its_layer_and_below(name):
         ("ttray.service.worker", "import ttray\ngetattr(ttray, name)", ["ttray"]),
         ("ttray.cli.app", "import ttray\nttray.collect(), ttray.nowhere", ["ttray.nowhere"]),
         ("ttray.runs.training", "import ttray\nttray.collect()", []),
+        ("ttray.cli.app", "from paper.claims import tables", ["paper.claims.tables"]),
+        ("ttray.cli.app", "def f():\n    import benchmarks", ["benchmarks"]),
+        ("paper.claims", "import ttray\nfrom ttray.cli.app import run_alone\nttray.collect()", []),
+        ("paper.claims", "from benchmarks import report", ["benchmarks.report"]),
+        ("benchmarks.envs", "import ray\nfrom paper import markdown", []),
     ],
 )
 def test_every_way_to_import_is_seen(name, source, found):
@@ -200,7 +228,7 @@ def test_the_package_tells_where_each_of_its_names_comes_from():
 
 # The layers from the bottom up, and what does not exist for them and those below.
 STAGES = [
-    (("core",), ("gymnasium", "ray")),
+    (MATHEMATICS, ("gymnasium", "ray")),
     (("envs", "rollout"), ("ray",)),
     (("service",), ("ray.rllib",)),
 ]
@@ -227,9 +255,7 @@ json.dump(found, sys.stdout)
 @pytest.fixture(scope="module")
 def imported():
     """What was wrong with each module in one interpreter that lacks what its layer must not know."""
-    stages = [
-        ([name for name in MODULES if name.split(".")[1] in layers], missing) for layers, missing in STAGES
-    ]
+    stages = [([name for name in MODULES if room_of(name) in layers], missing) for layers, missing in STAGES]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=PACKAGE.parent,
@@ -242,6 +268,6 @@ def imported():
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", [n for layers, _ in STAGES for n in MODULES if n.split(".")[1] in layers])
+@pytest.mark.parametrize("name", [n for layers, _ in STAGES for n in MODULES if room_of(n) in layers])
 def test_a_lower_layer_loads_where_what_it_must_not_know_is_missing(imported, name):
     assert imported[name] == ""

@@ -3,27 +3,34 @@
 import io
 import json
 import math
+import re
+from functools import partial
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import ray
 import typer
+from ray.job_submission import JobStatus
 from rich.console import Console
 
 import ttray
-from ttray.benchmarks import suite
-from ttray.cli import options, reproduce
+from tests.support.commands import Spy, answer_of
 from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
-from ttray.core import dcs, planning
-from ttray.core.baselines import BASELINES
-from ttray.core.batch import read_parquet, write_parquet
-from ttray.core.surrogate import IMPORTANCE_WEIGHTS
-from ttray.paper import comparison, reproduction
-from ttray.runs import evaluation, training
+from ttray.data.batch import read_parquet, write_parquet
+from ttray.estimators.bound_monitor import BoundMonitor
+from ttray.estimators.surrogate import IMPORTANCE_WEIGHTS
+from ttray.optim.line_search import LINE_SEARCHES
+from ttray.plans import dcs, planners
+from ttray.rllib.module import PolicyModule
+from ttray.runs import comparison, evaluation, training
+from ttray.runs.collect import Collector
 from ttray.runs.presets import PRESETS
+from ttray.settings.training import SETTINGS
 from ttray.soak import trial
 from ttray.soak.result import SoakResult
 from ttray.soak.schedule import Schedule
@@ -48,15 +55,7 @@ def call(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in a directory of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TTRAY_RUNS", raising=False)
-
-    def run_command(*arguments):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            run(COMMAND, [str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return SimpleNamespace(code=left.value.code or 0, out=output.out, err=output.err)
-
-    return run_command
+    return lambda *arguments: answer_of(partial(run, COMMAND), arguments, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +72,6 @@ def trained(tmp_path_factory):
     ).directory
 
 
-class Spy:
-    """Stands in for what a command calls; remembers with what."""
-
-    def __init__(self, answer=None):
-        self.answer, self.arguments, self.keywords = answer, None, None
-
-    def __call__(self, *arguments, **keywords):
-        self.arguments, self.keywords = arguments, keywords
-        return self.answer(*arguments, **keywords) if callable(self.answer) else self.answer
-
-
 # --- train -----------------------------------------------------------------------------------------------
 
 TRAIN = {
@@ -98,7 +86,7 @@ TRAIN = {
         lambda r, d: r.config().label_selector == {"cpu": "m6i", "zone": "a"},
     ),
     "--checkpoint-every": ("4", lambda r, d: r.checkpoint_every == 4),
-    "--env": ("CartPole-v1 --horizon 90 --budget 900", lambda r, d: r.config().env == "CartPole-v1"),
+    "--env": ("CartPole-v1 --budget 900", lambda r, d: (r.environment, r.horizon) == ("CartPole-v1", 500)),
     "--horizon": ("90", lambda r, d: r.config().horizon == 90),
     "--budget": ("3600", lambda r, d: r.config().budget == 3600),
     "--delta": ("0.25", lambda r, d: r.config().delta == 0.25),
@@ -113,7 +101,7 @@ TRAIN = {
         lambda r, d: r.config().improvement_settings().search.gain_tolerance == 0.5,
     ),
     "--keep": ("5", lambda r, d: r.keep == 5),
-    "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere")),
+    "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere").absolute()),
 }
 
 
@@ -128,6 +116,16 @@ def spied_training(monkeypatch):
     monkeypatch.setattr(training, "train_run", pretend)
     monkeypatch.setattr(training, "connect", connection)
     return spy
+
+
+def test_a_return_that_does_not_follow_is_told_once_and_whole(call, monkeypatch, caplog):
+    problem = "the bound promised much, " + "and so on " * 12 + "to the end"
+    monkeypatch.setattr(BoundMonitor, "problem", property(lambda _: problem))
+    small = ("--horizon", "10", "--budget", "60", "--env-runners", "0", "--iterations", "3")
+    done = call("train", "--preset", "dam", *small)
+    assert done.code == 0
+    assert " ".join((done.out + done.err).split()).count(problem) == 1
+    assert not [each for each in caplog.records if each.name == "ttray.forecast"]
 
 
 @pytest.mark.parametrize("flag", TRAIN)
@@ -185,30 +183,30 @@ def test_a_report_is_written_where_it_is_said(call, trained):
     assert "no run.json" in call("report", ".").err
 
 
-def test_the_words_of_options_are_those_that_there_are():
-    assert planning.names() == options.STRATEGIES
-    assert tuple(IMPORTANCE_WEIGHTS) == options.IMPORTANCE_WEIGHTS
-    assert options.BASELINES == BASELINES
+def test_the_words_of_settings_are_those_that_there_are():
+    assert planners.names() == SETTINGS["strategy"].rule.choices
+    assert tuple(IMPORTANCE_WEIGHTS) == SETTINGS["importance_weights"].rule.choices
+    assert tuple(LINE_SEARCHES) == SETTINGS["line_search"].rule.choices
 
 
 def test_train_needs_nothing_but_a_preset_and_a_discount(call, spied_training):
     assert call("train", "--preset", "dam", "--gamma", "0.95").code == 0
     run, directory = spied_training.arguments
-    assert directory == Path("runs/dam-TTPOIS-0.95-0")
+    assert directory == Path("runs/dam-TTPOIS-0.95-0").absolute()
     assert (run.environment, run.horizon, run.budget, run.delta) == ("ttray/Dam-v0", 360, 8640, 0.7)
 
 
 def test_an_environment_of_ones_own_takes_nothing_from_the_dam(call, spied_training):
     assert call("train", "--env", "CartPole-v1", "--horizon", "200", "--budget", "8000").code == 0
     run, directory = spied_training.arguments
-    assert directory == Path("runs/CartPole-v1-TTPOIS-0.99-0")
+    assert directory == Path("runs/CartPole-v1-TTPOIS-0.99-0").absolute()
     assert (run.preset, run.gamma, run.delta, run.hidden_sizes) == (None, 0.99, 0.7, (64, 32))
 
 
 def test_the_root_of_all_runs_is_an_environment_variable(call, spied_training, monkeypatch):
     monkeypatch.setenv("TTRAY_RUNS", "volume")
     call("train")
-    assert spied_training.arguments[1] == Path("volume/dam-TTPOIS-0.95-0")
+    assert spied_training.arguments[1] == Path("volume/dam-TTPOIS-0.95-0").absolute()
 
 
 def test_progress_and_json_of_train(call, spied_training):
@@ -230,12 +228,13 @@ def test_a_terminal_gets_a_bar_unless_it_is_told_not_to(call, spied_training, mo
 PLAN = {
     "--preset": ("reacher", "horizon", 200),
     "--gamma": ("0.9", "gamma", 0.9),
-    "--horizon": ("90", "horizon", 90),
-    "--budget": ("3600", "budget", 3600),
+    "--horizon": ("90 --preset dam", "horizon", 90),
+    "--budget": ("3600 --preset dam", "budget", 3600),
     "--strategy": ("exact", "strategy", "exact"),
     "--accuracy": ("0.5", "required_budget", {"truncated": 93640, "uniform": 862920}),
     "--delta": ("0.2", "delta", 0.2),
     "--reward-range": ("2", "width", 2 * 1.6656),
+    "--range": ("-1 1", "width", 2 * 1.6656),
     "--png": ("plan.png", "picture", "plan.png"),
 }
 
@@ -244,10 +243,10 @@ PLAN = {
 def test_flags_of_plan(call, flag):
     value, key, expected = PLAN[flag]
     before = json.loads(call("plan", "--json").out)
-    after = json.loads(call("plan", flag, value, "--json").out)
+    after = json.loads(call("plan", flag, *value.split(), "--json").out)
     assert before.get(key) != after[key]
     assert after[key] == (pytest.approx(expected, rel=1e-3) if isinstance(expected, float) else expected)
-    planned = planning.plan(
+    planned = planners.plan(
         after["strategy"], horizon=after["horizon"], budget=after["budget"], gamma=after["gamma"]
     )
     assert after["samples_per_step"] == planned.samples_per_step.tolist()
@@ -298,7 +297,8 @@ def test_labels_without_env_runners_are_refused(call):
 
 COLLECT = {
     "--preset": ("dam-4320", lambda s: s["strategy"].budget == 4320),
-    "--policy": ("a-checkpoint --preset dam", lambda s: s["policy"] == Path("a-checkpoint")),
+    "--policy": ("a-checkpoint --preset dam", lambda s: s["policy"] == "a-checkpoint"),
+    "--deterministic": ("", lambda s: s["deterministic"]),
     "--gamma": ("0.9", lambda s: s["gamma"] == 0.9 and s["strategy"] == dcs.truncated(360, 8640, 0.9)),
     "--seed": ("7", lambda s: s["seed"] == 7),
     "--iteration": ("3", lambda s: s["iteration"] == 3),
@@ -336,6 +336,13 @@ def test_collect_takes_the_directory_of_a_run_as_policy(call, trained):
     assert found["digest"] == ttray.digest(by_checkpoint) != fresh["digest"]
 
 
+def test_collect_leaves_the_outputs_of_the_policy_out_if_asked(call):
+    settings = ("--env", "CartPole-v1", "--horizon", "5", "--budget", "20")
+    for flags, has_them in (((), True), (("--no-dist-inputs",), False)):
+        assert call("collect", "batch.parquet", *settings, *flags).code == 0
+        assert ("dist_inputs" in read_parquet("batch.parquet").column_names) is has_them
+
+
 def test_collect_for_people_and_programs(call):
     arguments = ("collect", "deep/batch.parquet", "--env", "ttray/SupplyChain-v0", "--horizon", "5",
                  "--budget", "50", "--gamma", "0.9")  # fmt: skip
@@ -356,8 +363,13 @@ EVALUATE = {
     "--horizon": ("5", "horizon", 5),
     "--budget": ("200", "num_env_steps", 200),
     "--strategy": ("uniform", "num_trajectories", 6),
+    "--to": ("200 --range -900 900", "accuracy", 200.0),
+    "--max-budget": ("400 --range -900 900", "is_accurate", True),
+    "--range": ("-900 900", "reward_range", 1800.0),
+    "--deterministic": ("", "estimate", None),
     "--delta": ("0.5", "delta", 0.5),
-    "--reward-range": ("3", "reward_range", 3.0),
+    "--reward-range": ("3000", "reward_range", 3000.0),
+    "--real-steps": ("", "num_look_steps", 10),
 }
 
 
@@ -365,12 +377,37 @@ EVALUATE = {
 def test_flags_of_evaluate(call, trained, flag):
     value, key, expected = EVALUATE[flag]
     before = json.loads(call("evaluate", trained, "--json").out)
-    after = json.loads(call("evaluate", trained, flag, value, "--json").out)
-    assert before[key] != after[key]
+    after = json.loads(call("evaluate", trained, flag, *value.split(), "--json").out)
+    assert before.get(key) != after[key]
     assert expected is None or after[key] == expected
     assert after["low"] <= after["estimate"] <= after["high"]
     if flag == "--delta":
         assert after["high"] - after["low"] < before["high"] - before["low"]
+
+
+RANK = {
+    "--gamma": ("0.5", "gamma", 0.5),
+    "--seed": ("1", "policies", None),
+    "--horizon": ("5", "horizon", 5),
+    "--delta": ("0.5", "delta", 0.5),
+    "--within": ("5000", "indifference", 5000.0),
+    "--best": ("", "best_only", True),
+    "--max-budget": ("300", "num_env_steps", None),
+    "--range": ("-900 900", "reward_range", [-900.0, 900.0]),
+    "--reward-range": ("3000", "reward_range", [-3000.0, 3000.0]),
+    "--deterministic": ("", "policies", None),
+}
+
+
+@pytest.mark.parametrize("flag", RANK)
+def test_flags_of_rank(call, trained, tmp_path, flag):
+    value, key, expected = RANK[flag]
+    other = copytree(trained, tmp_path / "other")
+    arguments = ("rank", trained, other, "--max-budget", "600", "--json")
+    before = json.loads(call(*arguments).out)
+    after = json.loads(call(*arguments, flag, *value.split()).out)
+    assert before.get(key) != after[key]
+    assert expected is None or after[key] == expected
 
 
 def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypatch):
@@ -378,16 +415,55 @@ def test_evaluate_uses_env_runners_and_speaks_to_people(call, trained, monkeypat
 
     def collect_here(*arguments, num_env_runners, label_selector, **keywords):
         asked.append((num_env_runners, label_selector))
-        return ttray.collect(*arguments, **keywords)
+        return Collector(*arguments, **keywords)
 
-    monkeypatch.setattr(evaluation, "collect", collect_here)
+    monkeypatch.setattr(evaluation, "Collector", collect_here)
     text = call("evaluate", trained, "--env-runners", "2", "--label", "cpu=m6i").out
     assert asked == [(2, {"cpu": "m6i"})]
     assert "95% interval" in text
-    assert "guaranteed" in text
+    assert "no guarantee" in text
+    assert "guaranteed" not in text
     refused = call("evaluate", "nowhere")
     assert refused.code == 2
     assert "nowhere is no directory; pass that of a run or of a checkpoint" in refused.err
+
+
+def test_evaluate_guarantees_only_with_a_range_that_it_was_given(call, trained):
+    text = call("evaluate", trained, "--reward-range", "3000").out
+    assert "guaranteed" in text
+    assert "(rewards within 3000, as given)" in text
+    assert json.loads(call("evaluate", trained, "--json").out)["guaranteed"] is None
+    low, high = json.loads(call("evaluate", trained, "--reward-range", "3000", "--json").out)["guaranteed"]
+    assert low < high
+    refused = call("evaluate", trained, "--reward-range", "0.001")
+    assert refused.code == 2
+    assert "there would be no guarantee" in refused.err
+
+
+def test_steps_that_were_made_and_planned_are_both_told_where_episodes_end_early(call):
+    small = ("--env", "CartPole-v1", "--horizon", "200", "--budget", "2000")
+    collected = call("collect", "batch.parquet", *small, "--strategy", "uniform")
+    rows = pq.read_metadata("batch.parquet").num_rows
+    assert rows < 1000
+    assert f"{rows:,} of 2,000 planned steps" in collected.out
+    needed = int(re.search(r"--budget (\d+) would make about 2,000", collected.out)[1])
+    uniform = needed // 200 * 200
+    again = call(
+        "collect", "more.parquet", *small[:4], "--budget", uniform, "--strategy", "uniform", "--json"
+    )
+    found = json.loads(again.out)
+    assert found["num_planned_steps"] == uniform
+    assert 1000 < found["rows"] < 4000
+    trained = call("train", *small, "--iterations", "1", "--env-runners", "0", "--directory", "run")
+    real = int(re.search(r"([\d,]+) of 2,000 planned steps", trained.out)[1].replace(",", ""))
+    evaluated = ttray.evaluate("run", budget=2000)
+    assert evaluated.num_env_steps < evaluated.num_planned_steps == 2000
+    text = call("evaluate", "run", "--budget", "2000").out
+    assert f"{evaluated.num_env_steps:,} of 2,000 planned steps" in text
+    aimed = ttray.evaluate("run", budget=2000, real_steps=True)
+    assert 1000 < aimed.num_env_steps < 3000 < aimed.num_planned_steps
+    assert f"{aimed.num_look_steps:,} more" in call("evaluate", "run", "--budget", "2000", "--real-steps").out
+    assert real < 2000
 
 
 @pytest.fixture
@@ -466,7 +542,7 @@ def test_ope_refuses_what_it_cannot_use(call, trained, recorded, tmp_path):
     write_parquet(dam, tmp_path / "dam.parquet")
     other = call("ope", tmp_path / "dam.parquet", "--policy", trained)
     assert other.code == 2
-    assert "pass a policy of the same environment" in other.err
+    assert "for observations of shape (2, 7); it must take these" in other.err
     (tmp_path / "broken.parquet").write_text("no parquet")
     assert call("ope", tmp_path / "broken.parquet", "--policy", trained).code == 2
 
@@ -514,59 +590,25 @@ def test_flags_of_compare(call, monkeypatch, flag):
     assert found["runs"][0]["final"] == found["means"]["POIS"]["mean"] == 1.0
 
 
-REPRODUCE = {
-    "--runs": ("2", lambda a, c: len(a[0][0].trials) == 18),
-    "--iterations": ("3", lambda a, c: a[0][0].trials[0].name.endswith("-3")),
-    "--cpus": ("1", lambda a, c: c.keywords == {"num_cpus": 1}),
-    "--directory": ("elsewhere", lambda a, c: a[1] == Path("elsewhere")),
-    "--results": ("there", lambda a, c: a[2] == Path("there")),
-    "--page": (__file__, lambda a, c: a[5] == Path(__file__)),
+EXPORT = {
+    "--to": ("torchscript", lambda a, k: a == (Path("run"), "torchscript")),
+    "--output": ("there", lambda a, k: k["path"] == Path("there")),
+    "--module": ("ttray.rllib.module:PolicyModule", lambda a, k: k["module_class"] is PolicyModule),
 }
 
 
-@pytest.mark.parametrize("flag", REPRODUCE)
-def test_flags_of_reproduce(call, monkeypatch, flag):
-    value, changed = REPRODUCE[flag]
-    spy, connection = Spy(lambda *a: a[4]("a trial", 1, 2)), Spy()
-    monkeypatch.setattr(reproduction, "reproduce", spy)
-    monkeypatch.setattr(reproduce, "connect", connection)
+@pytest.mark.parametrize("flag", EXPORT)
+def test_flags_of_export(call, monkeypatch, flag):
+    value, changed = EXPORT[flag]
+    spy = Spy(Path("policy.onnx"))
+    monkeypatch.setattr(ttray, "export", spy)
     for arguments, expected in (((), False), ((flag, value), True)):
-        done = call("reproduce", "corridor-sparse", *arguments, "--progress")
+        done = call("export", "run", "--to", "onnx", *arguments)  # of two, the last is heeded
         assert done.code == 0, done.err
-        assert "a trial" in done.err
-        assert changed(spy.arguments, connection) is expected
-    assert json.loads(call("reproduce", "dcs", "--json", "--no-progress").out)["pictures"]
-
-
-def test_horizons_of_reproduce_and_its_command_is_written_down(call, monkeypatch):
-    spy = Spy()
-    monkeypatch.setattr(reproduction, "reproduce", spy)
-    monkeypatch.setattr(reproduce, "connect", Spy())
-    call("reproduce", "evaluation", "--horizon", "100", "--horizon", "50", "--runs", "3")
-    figures, _, _, command, *_ = spy.arguments
-    assert {trial.name.split("/")[1].split("-")[0] for trial in figures[0].trials} == {"100", "50"}
-    assert command == "ttray reproduce evaluation --runs 3 --horizon 100 --horizon 50"
-
-
-def test_bench_runs_what_it_is_told_and_writes_where_it_is_told(call, monkeypatch, tmp_path):
-    ran, updated = Spy(), Spy()
-    monkeypatch.setattr(suite, "measure", ran)
-    monkeypatch.setattr(suite, "update_page", updated)
-    assert call("bench").code == 0
-    assert ran.arguments == (list(suite.BENCHMARKS)[-1], Path("runs/bench"))
-    assert updated.arguments is None
-    page = tmp_path / "page.md"
-    page.touch()
-    assert call("bench", "core", "--results", "there", "--page", str(page)).code == 0
-    assert ran.arguments == ("core", Path("there"))
-    assert updated.arguments == (page, Path("there"))
-    assert "== growth" not in call("bench", "envs", "core").out
-    assert ran.arguments[0] == "envs"  # the last of the two in the order of measuring
-    assert call("bench", "core", "--page", str(tmp_path / "none.md")).code == 2
-    ran.arguments = None
-    assert call("bench", "--no-measure", "--results", "here", "--page", str(page)).code == 0
-    assert (ran.arguments, updated.arguments) == (None, (page, Path("here")))
-    assert "name it with --page" in call("bench", "--no-measure").err
+        assert "policy.onnx" in done.out
+        assert changed(spy.arguments, spy.keywords) is expected
+    told = call("export", "run", "--to", "onnx", "--json").out
+    assert json.loads(told) == {"policy": "policy.onnx", "format": "onnx"}
 
 
 SOAK = {
@@ -622,7 +664,7 @@ class Client:
         yield "a line of the log\n"
 
     def get_job_status(self, job):
-        return "SUCCEEDED"
+        return JobStatus.SUCCEEDED
 
     def get_job_info(self, job):
         return SimpleNamespace(driver_exit_code=0, message="")
@@ -638,6 +680,7 @@ def client(monkeypatch):
 @pytest.mark.parametrize("flag", SUBMIT)
 def test_flags_of_submit(call, client, flag):
     value, changed = SUBMIT[flag]
+    Path("mine.py").touch()  # a directory without a file is not sent
     assert call("submit", "--", "train").code == 0
     with pytest.raises((AssertionError, KeyError)):
         assert changed(*client.seen)
@@ -648,11 +691,16 @@ def test_flags_of_submit(call, client, flag):
 def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client):
     done = call("submit", "--", "train", "--preset", "dam", "--directory", "with space")
     expected = "python -m ttray train --preset dam --directory 'with space' --progress"
-    assert client.seen[1]["entrypoint"] == expected
+    assert client.seen[1]["entrypoint"].endswith(expected)
     assert "a line of the log" in done.out
+    # What comes after the first word belongs to the command, also where it is an option of both.
+    assert call("submit", "train", "--preset", "dam", "--directory", "with space").code == 0
+    assert client.seen[1]["entrypoint"].endswith(expected)
+    assert call("submit", "--no-wait", "plan", "--json").out == "job job-1: SUCCEEDED\n"
+    assert client.seen[1]["entrypoint"].endswith("python -m ttray plan --json")
     assert "a line of the log" not in call("submit", "--no-wait", "--", "train").out
     assert json.loads(call("submit", "--json", "--", "plan").out)["job"] == "job-1"
-    assert client.seen[1]["entrypoint"] == "python -m ttray plan"
+    assert client.seen[1]["entrypoint"].endswith("python -m ttray plan")
     assert call("submit", "--adress", "x", "--", "plan").code == 2  # its own flags are checked
     nothing = call("submit")
     assert nothing.code == 2
@@ -662,20 +710,31 @@ def test_submit_hands_the_command_over_and_follows_the_log_if_asked(call, client
 # --- all of them -----------------------------------------------------------------------------------------
 
 TESTED_ELSEWHERE = {
-    ("train", "--progress"), ("train", "--json"), ("train", "--config"), ("train", "--track"),
+    ("train", "--progress"), ("train", "--json"), ("train", "--config"), ("train", "--trust"),
+    ("train", "--track"), ("export", "--json"),
     ("report", "--html"), ("report", "--json"), ("plan", "--json"), ("collect", "--progress"),
+    ("collect", "--dist-inputs"), ("collect", "--trust"), ("evaluate", "--trust"),
     ("collect", "--json"), ("evaluate", "--env-runners"), ("evaluate", "--label"), ("evaluate", "--json"),
+    ("evaluate", "--directory"), ("evaluate", "--plot"), ("evaluate", "--progress"), ("evaluate", "--table"),
+    ("rank", "--env"), ("rank", "--checkpoints"), ("rank", "--better-than"), ("rank", "--directory"),
+    ("rank", "--plot"), ("rank", "--trust"), ("rank", "--module"), ("rank", "--env-runners"),
+    ("rank", "--label"), ("rank", "--progress"), ("rank", "--json"),
+    ("plan", "--to"), ("plan", "--policy"), ("plan", "--env"), ("plan", "--deterministic"),
+    ("plan", "--trust"),
+    ("ope", "--range"), ("ope", "--better-than"), ("ope", "--split"), ("ope", "--seed"),
     ("ope", "--policy"), ("ope", "--clip"), ("ope", "--json"), ("compare", "--progress"),
-    ("compare", "--json"), ("reproduce", "--horizon"), ("reproduce", "--progress"), ("reproduce", "--json"),
-    ("submit", "--wait"), ("submit", "--json"), ("bench", "--results"), ("bench", "--page"),
+    ("compare", "--json"),
+    ("submit", "--wait"), ("submit", "--json"),
     ("evaluate", "--env"), ("evaluate", "--module"), ("collect", "--module"), ("ope", "--module"),
-    ("soak", "--progress"), ("soak", "--json"), ("bench", "--measure"), ("reproduce", "--draw-only"),
+    ("soak", "--progress"), ("soak", "--json"),
+    ("export", "--to"), ("export", "--output"), ("export", "--module"), ("export", "--json"),
 }  # fmt: skip
 
 
 def test_no_flag_is_left_out_here():
     tables = {"train": TRAIN, "plan": PLAN, "collect": COLLECT, "evaluate": EVALUATE, "ope": OPE,
-              "compare": COMPARE, "reproduce": REPRODUCE, "submit": SUBMIT, "soak": SOAK}  # fmt: skip
+              "rank": RANK, "compare": COMPARE, "submit": SUBMIT, "soak": SOAK,
+              "export": EXPORT}  # fmt: skip
     tested = {(name, flag) for name, table in tables.items() for flag in table} | TESTED_ELSEWHERE
     existing = {
         (name, parameter.opts[0])
@@ -684,13 +743,6 @@ def test_no_flag_is_left_out_here():
         if parameter.opts[0].startswith("--") and parameter.name != "help"
     }
     assert tested == existing
-
-
-def test_help_lists_what_can_be_reproduced_and_measured(call, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    for name, words in (("reproduce", ("all", "main", "dcs-widths", "reacher")), ("bench", suite.BENCHMARKS)):
-        text = call(name, "--help").out
-        assert not [word for word in words if word not in text]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -734,8 +786,6 @@ def test_settings_are_completed(monkeypatch, call, capsys):
         (("train", "--baseline", "mean"), ["none", "per_step"]),
         (("evaluate", "nowhere", "--strategy", "best"), ["truncated", "exact", "uniform", "adaptive"]),
         (("plan", "--strategy", "best"), ["truncated", "exact", "uniform"]),
-        (("reproduce", "fig1"), ["dcs", "evaluation", "main", "all", "reacher-4000"]),
-        (("bench", "fast"), ["all", "sampling"]),
         (("fly",), []),
     ],
 )
@@ -755,8 +805,8 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
         (("train", "--seed", "-1"), "seed must be an integer, at least 0, found -1"),
         (("train", "--preset", "dam", "--env", "CartPole-v1"), "leave one of them out"),
         (("collect", "x.parquet", "--preset", "dam", "--env", "CartPole-v1"), "leave one of them out"),
-        (("train", "--env", "CartPole-v1", "--budget", "9"), "pass both horizon and budget"),
-        (("collect", "x.parquet", "--env", "CartPole-v1"), "pass both horizon and budget"),
+        (("train", "--env", "CartPole-v1", "--budget", "9"), "9"),  # of at least 500 steps, the time limit
+        (("collect", "x.parquet", "--env", "CartPole-v1"), "has no preset, so pass budget (--budget)"),
         (("collect", "x.parquet", "--slots", "0"), "num_slots must be an integer, at least 1, found 0"),
         (("train", "--budget", "10"), "10"),
         (("train", "--set", "gain_tolerance"), "a setting is written key=value"),

@@ -10,7 +10,7 @@ import ttray
 from tests.support.modules import StackModule
 from ttray.cli.app import app
 from ttray.cli.terminal import run
-from ttray.rllib.policy_files import load_module
+from ttray.rllib.module_files import load_module
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -58,7 +58,9 @@ def refused(tmp_path, monkeypatch, capsys):
         (("train", "--env", "Nothing-v0", *OWN), "no environment 'Nothing-v0'"),
         (("compare", "--directory", "file"), "file is a file; choose another directory"),
         (("compare", "--directory", "/proc/run"), "/proc/run cannot be made"),
-        (("compare", "--env", "CartPole-v1"), "pass both horizon and budget"),
+        (("compare", "--env", "CartPole-v1"), "'CartPole-v1' has no preset, so pass budget (--budget)"),
+        (("plan", "--horizon", "500", "--gamma", ".99"), "pass --budget too, or the --preset"),
+        (("plan", "--budget", "500"), "pass --horizon too, or the --preset"),
         (("evaluate", "missing"), "missing is no directory; pass"),
         (("evaluate", "file"), "file is no directory; pass"),
         (
@@ -78,9 +80,6 @@ def refused(tmp_path, monkeypatch, capsys):
         (("report", "missing"), "missing has no run.json; pass"),
         (("report", "--html", "empty"), "empty is a directory; choose the name of a file"),
         (("plan", "--png", "empty"), "empty is a directory; choose the name of a file"),
-        (("reproduce", "dcs", "--directory", "file"), "file is a file; choose another directory"),
-        (("reproduce", "dcs", "--results", "file"), "file is a file; choose another directory"),
-        (("bench", "startup", "--results", "file"), "file is a file; choose another directory"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
 )
@@ -95,7 +94,6 @@ def test_paths_and_names_that_cannot_be(refused, arguments, message):
         *[("train", flag) for flag in ("--horizon", "--budget")],
         *[("compare", flag) for flag in ("--seed", "--seeds", "--iterations", "--env-runners")],
         *[("collect", "x.parquet", flag) for flag in ("--seed", "--iteration", "--slots", "--env-runners")],
-        *[("reproduce", "dcs", flag) for flag in ("--runs", "--iterations", "--cpus")],
         ("plan", "--accuracy"),
     ],
     ids=" ".join,

@@ -31,7 +31,6 @@ print("LOADED", *sys.modules)
         (PACKAGE, [], {}, ""),
         (COMMAND, ["--help"], {}, "Plan a data collection strategy"),
         (COMMAND, ["plan", "--json"], {}, '"num_trajectories": 421'),
-        (COMMAND, ["bench", "--help"], {}, "utilization"),
         (
             COMMAND,
             [],
@@ -43,7 +42,7 @@ print("LOADED", *sys.modules)
             "supply-chain-2400",
         ),
     ],
-    ids=["import", "help", "plan", "bench", "completion"],
+    ids=["import", "help", "plan", "completion"],
 )
 def test_nothing_heavy_is_loaded(program, arguments, environment, expected):
     done = subprocess.run(

@@ -13,10 +13,14 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+import requests
 
 from tests.runs.test_training import final_weights
+from tests.support.figures import FIGURE, all_but_one_finished
+from tests.support.proxy import recording_proxy
 from ttray.cli.app import app
 from ttray.cli.terminal import run
 from ttray.runs.checkpoints import newest_checkpoint
@@ -40,8 +44,8 @@ def free_ports(number):
 
 
 class Head:
-    def __init__(self, address, metrics, environ):
-        self.address, self.metrics, self.environ = address, metrics, environ
+    def __init__(self, address, metrics, environ, scratch):
+        self.address, self.metrics, self.environ, self.scratch = address, metrics, environ, scratch
 
     def run(self, *command, environ=None, **options):
         return subprocess.run(
@@ -110,9 +114,11 @@ def head():
         "RAY_enable_worker_prestart": "0",  # a job has processes of its own
         "RAY_prestart_worker_first_driver": "0",
     }
-    environ.pop("RAY_ADDRESS", None)
+    for name in ("RAY_ADDRESS", "TTRAY_RUNS"):
+        environ.pop(name, None)
     # Not under tmp_path: the sockets inside must have short names.
     with tempfile.TemporaryDirectory(prefix="tt", ignore_cleanup_errors=True) as scratch:
+        environ |= {"HOME": scratch, "MPLCONFIGDIR": matplotlib.get_cachedir()}
         process = subprocess.Popen(
             [
                 BIN / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}",
@@ -129,7 +135,7 @@ def head():
             text=True,
             start_new_session=True,
         )  # fmt: skip
-        started = Head(f"http://127.0.0.1:{dashboard}", metrics, environ)
+        started = Head(f"http://127.0.0.1:{dashboard}", metrics, environ, Path(scratch))
         try:
             deadline = time.monotonic() + 60
             # The job server, and the agent that runs its jobs, which starts last.
@@ -183,12 +189,22 @@ def resumed(head, stopped):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(head, resumed, tmp_path_factory):
-    """As many iterations at once, as a job of `ttray submit`."""
-    directory, number = tmp_path_factory.mktemp("jobs") / "undisturbed", str(resumed[1])
-    done = head.submit(*SMALL, "--env-runners", "1", "--iterations", number, "--directory", directory)
+def undisturbed(head, resumed):
+    """As many iterations at once, as a job of `ttray submit` that is not told where to write."""
+    done = head.submit(*SMALL, "--env-runners", "1", "--iterations", str(resumed[1]))
     assert done.returncode == 0, done.stdout + done.stderr
-    return directory, done
+    return Path(head.environ["HOME"]) / "runs" / "supply-chain-2400-TTPOIS-0.95-0", done
+
+
+@pytest.fixture(scope="module")
+def failed(head):
+    """A job that fails, submitted where proxies are set; and what they were asked for."""
+    with recording_proxy() as (proxy, asked):
+        environ = head.environ | proxy
+        for name in ("no_proxy", "NO_PROXY"):
+            environ.pop(name, None)
+        done = head.submit("plan", "--preset", "supply-chain-2400", "--gamma", "2", environ=environ)
+    return done, asked
 
 
 @pytest.mark.parametrize("token", [None, secrets.token_hex(32)], ids=["no token", "wrong token"])
@@ -209,11 +225,35 @@ def test_a_submission_without_the_token_is_refused(head, tmp_path, token):
     assert head.ask("/api/jobs/", {"entrypoint": "true"}, token=token)[0] in (401, 403)  # whoever asks
 
 
-def test_a_failing_job_is_told_by_its_exit_code(head):
-    done = head.submit("plan", "--preset", "supply-chain-2400", "--gamma", "2")
+def test_a_failing_job_is_told_by_its_exit_code(failed):
+    done, _ = failed
     assert done.returncode == 2
     assert json.loads(done.stdout)["status"] == "FAILED"
     assert "gamma must be a discount in (0, 1], found 2.0" in done.stderr
+
+
+def test_the_token_does_not_pass_through_a_proxy(failed, head, monkeypatch):
+    _, asked = failed
+    assert asked == []
+    with recording_proxy() as (proxy, asked):  # which would have heard of it
+        for name, value in proxy.items():
+            monkeypatch.setenv(name, value)
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        requests.get(f"{head.address}/api/version", headers={"Authorization": "Bearer a token"}, timeout=30)
+        assert "Bearer a token" in asked[0]
+
+
+def test_what_is_sent_is_told_and_only_its_owner_can_read_it_on_the_node(failed, head):
+    done, _ = failed
+    assert "ttray/ (" in done.stderr
+    assert "left out: .git" in done.stderr
+    sent = [
+        path for path in head.scratch.glob("*/runtime_resources/working_dir_files/*/**/*") if path.is_file()
+    ]
+    assert {"terminal.py", "presets.py"} <= {path.name for path in sent}
+    assert {path.stat().st_mode & 0o077 for path in sent if path.suffix == ".py"} == {0}
+    assert not [path for path in sent if ".git" in path.parts or ".venv" in path.parts]
 
 
 def test_the_metrics_of_a_job_can_be_read_while_it_runs(stopped):
@@ -228,6 +268,17 @@ def test_a_script_of_ray_job_submit_goes_on_with_a_job_that_was_stopped(resumed)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "succeeded" in done.stdout
     assert [row["iteration"] for row in read_csv(directory / "metrics.csv")] == list(range(1, number + 1))
+
+
+def test_a_figure_of_a_checkout_that_is_sent_along_is_made(head, resumed, tmp_path):
+    missing = all_but_one_finished(tmp_path)
+    done = head.run(
+        BIN / "ray", "job", "submit", "--address", head.address, "--working-dir", ROOT, "--",
+        "python", "jobs/reproduce.py", *FIGURE, "--directory", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert missing.exists()
+    assert (tmp_path / "results/evaluation-on-policy.png").exists()
 
 
 def test_a_job_of_ttray_submit_succeeds_and_leaves_its_artefacts(resumed, undisturbed):
@@ -253,3 +304,18 @@ def test_an_address_where_nobody_answers_is_an_error_with_the_address(capsys):
         run(app, ["submit", "--address", f"127.0.0.1:{port}", "--", "train"])
     assert left.value.code == 1
     assert f"127.0.0.1:{port} did not take the job" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "named", [("--env", "mine:Tank-v0"), ("--env=mine:Tank-v0",), ("--module", "mine:Net")]
+)
+def test_a_module_that_is_not_sent_is_told_with_the_way_out(capsys, monkeypatch, tmp_path, named):
+    (port,) = free_ports(1)
+    (tmp_path / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    for sending, is_told in ((), True), (("--working-dir", "."), False):
+        with pytest.raises(SystemExit):
+            run(app, ["submit", "--address", f"127.0.0.1:{port}", *sending, "--", "collect", "x", *named])
+        said = "mine is in this directory, which is not sent" in (message := capsys.readouterr().err)
+        assert said == is_told
+        assert ("add --working-dir ." in message) == is_told

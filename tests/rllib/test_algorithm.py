@@ -3,7 +3,6 @@
 import copy
 import os
 import signal
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -11,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import ray
-import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import get_trainable_cls
@@ -20,9 +18,10 @@ from ray.tune.trainable import trainable
 import ttray
 from tests.support.modules import OwnModule
 from tests.support.small import small_config, trained, weights_of
-from ttray.core.batch import Batch
-from ttray.core.ragged import as_tensors
-from ttray.core.schema import from_message, to_message
+from ttray.data.batch import Batch
+from ttray.data.ragged import as_tensors
+from ttray.data.schema import from_message, to_message
+from ttray.estimators.bound_monitor import BoundMonitor
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -174,20 +173,10 @@ def test_restoring_never_leaves_a_quota_with_other_weights(tmp_path, two_runners
         assert ttray.digest(two_runners.last_batch) == expected
 
 
-def test_env_runners_are_deterministic_without_torchs_compiler(two_runners):
-    def looked_at(_):
-        return torch.are_deterministic_algorithms_enabled(), "torch._inductor" in sys.modules
-
-    assert (
-        two_runners.env_runner_group.foreach_env_runner(looked_at, local_env_runner=False)
-        == [(True, False)] * 2
-    )
-
-
 # The last of those that share the two runners: it kills one.
 def test_a_killed_runner_changes_no_bit(two_runners, undisturbed):
     two_runners.train()
-    pids = two_runners.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+    pids = list(two_runners.worker_processes().values())
     assert len(set(pids)) == 2
     os.kill(pids[0], signal.SIGKILL)
     assert_same(train_on(two_runners, 2), undisturbed)
@@ -316,7 +305,41 @@ def test_table_survives_the_object_store_without_a_copy(how):
         assert_within([(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)], addresses_of(fetched))
 
 
+def test_a_return_that_does_not_follow_is_told_once(monkeypatch, caplog):
+    monkeypatch.setattr(BoundMonitor, "problem", property(lambda _: "no gain"))
+    trained(small_config())
+    assert [each.getMessage() for each in caplog.records if each.name == "ttray.forecast"] == [
+        "iteration 1: no gain"
+    ]
+
+
 def test_an_algorithm_leaves_no_directory_in_the_home(monkeypatch, tmp_path):
     monkeypatch.setattr(trainable, "DEFAULT_STORAGE_PATH", str(tmp_path / "ray_results"))
     trained(small_config(), iterations=1)
     assert not list(tmp_path.iterdir())
+
+
+def test_runs_without_a_seed_begin_with_different_networks():
+    found = []
+    for _ in range(2):
+        algorithm = small_config(seed=None).build_algo()
+        found.append(weights_of(algorithm))
+        assert algorithm.config.seed == algorithm.get_state()["ttray"]["run_seed"]
+        algorithm.stop()
+    assert not np.array_equal(*found)
+
+
+def test_another_discount_keeps_what_is_known_of_observations(tmp_path, caplog):
+    first = small_config().env_runners(observation_filter="mean_std").build_algo()
+    first.train()
+    known = first.get_state()["ttray"]["experience"]["moments"]
+    first.save_to_path(tmp_path / "saved")
+    first.stop()
+    other = small_config(gamma=0.5).env_runners(observation_filter="mean_std").build_algo()
+    other.restore_from_path(tmp_path / "saved")
+    experience = other.get_state()["ttray"]["experience"]
+    other.stop()
+    assert known["count"] == experience["moments"]["count"] == 240
+    assert np.array_equal(known["squares"], experience["moments"]["squares"])
+    assert "observed" not in experience
+    assert "another horizon or discount than 40 and 0.5" in caplog.text

@@ -60,3 +60,26 @@ def test_two_iterations_train(local_ray, case):
     steps = results[-1]["env_runners"]["num_env_steps_sampled"]
     assert steps + results[-1]["env_runners"]["num_env_steps_saved"] == 48
     assert results[-1]["learners"]["default_policy"]["num_nonfinite_rejected"] == 0
+
+
+def test_what_only_this_process_has_registered_trains_elsewhere_with_the_same_bits(local_ray):
+    gymnasium.register("OnlyHere-v0", ProbeEnv)
+    digests = []
+    try:
+        for num_env_runners in (0, 1):
+            config = (
+                ttray.TTPOISConfig()
+                .environment("OnlyHere-v0")
+                .env_runners(num_env_runners=num_env_runners)
+                .training(horizon=8, budget=48, gamma=0.9, num_offline_iterations=1)
+                .debugging(seed=0, log_level="ERROR")
+            )
+            algorithm = config.build_algo()
+            try:
+                algorithm.train()
+                digests.append(ttray.digest(algorithm.last_batch))
+            finally:
+                algorithm.stop()
+    finally:
+        del gymnasium.registry["OnlyHere-v0"]
+    assert digests[0] == digests[1]

@@ -9,10 +9,10 @@ import ttray
 from tests.support.environments import ProbeEnv
 from tests.support.modules import StackModule
 from tests.support.small import small_config, trained
-from ttray.core.schema import array_of
+from ttray.data.schema import array_of
 from ttray.rllib.filtered_module import FilteredModule
+from ttray.rllib.module_files import load_module
 from ttray.rllib.policies import policy_of_module
-from ttray.rllib.policy_files import load_module
 
 
 def filtered(**changes):

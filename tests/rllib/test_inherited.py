@@ -8,10 +8,10 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from tests.support.modules import OwnModule
 from tests.support.small import small_config
-from ttray.rllib import inherited
-from ttray.rllib.inherited import HONOURED, REFUSED, ignored_settings, refuse, warn_of_ignored
+from ttray.rllib import unsupported_settings
+from ttray.rllib.unsupported_settings import HONOURED, REFUSED, ignored_settings, refuse, warn_of_ignored
 
-FIELDS = sorted(vars(AlgorithmConfig()))
+FIELDS = {name.strip("_"): name for name in sorted(vars(AlgorithmConfig()))}
 
 
 class Other:
@@ -23,7 +23,7 @@ def test_a_fresh_configuration_ignores_and_refuses_nothing(caplog):
     config.validate()
     warn_of_ignored(config)
     assert ignored_settings(config) == []
-    assert not [record for record in caplog.records if record.name == inherited.__name__]
+    assert not [record for record in caplog.records if record.name == unsupported_settings.__name__]
 
 
 def test_the_tables_name_settings_that_there_are():
@@ -34,13 +34,13 @@ def test_the_tables_name_settings_that_there_are():
 @pytest.mark.parametrize("name", [name for name in FIELDS if name not in HONOURED])
 def test_a_changed_setting_is_refused_or_named(name):
     config = small_config()
-    setattr(config, name, {"a": None, "b": None} if name == "policies" else Other())
+    setattr(config, FIELDS[name], {"a": None, "b": None} if name == "policies" else Other())
     if name in REFUSED:
-        with pytest.raises(ValueError, match=name.strip("_")):
+        with pytest.raises(ValueError, match=name):
             refuse(config)
     else:
         refuse(config)
-        assert [text.partition("=")[0] for text in ignored_settings(config)] == [name.strip("_")]
+        assert [text.partition("=")[0] for text in ignored_settings(config)] == [name]
 
 
 class Watcher(RLlibCallback):
@@ -87,3 +87,13 @@ def test_hidden_sizes_beside_a_module_of_ones_own_are_named():
 def plain():
     """Without hidden sizes of its own."""
     return small_config(hidden_sizes=(64, 32))
+
+
+@pytest.mark.parametrize(
+    "name", ["num_gpus_per_env_runner", "num_gpus_per_learner", "num_gpus", "local_gpu_idx", "_fake_gpus"]
+)
+def test_a_gpu_that_nothing_would_use_is_refused(name):
+    config = small_config()
+    setattr(config, name, 1)
+    with pytest.raises(ValueError, match=f"{name.strip('_')} .*computes on CPUs"):
+        config.validate()

@@ -5,11 +5,12 @@ import pytest
 
 import ttray
 from tests.support.small import small_config, trained, weights_of
-from ttray.core import planning
-from ttray.core.baselines import PerStepBaseline
-from ttray.core.batch import BatchInfo
-from ttray.core.planning import Observed
-from ttray.core.ragged import as_tensors
+from ttray.data.batch import BatchInfo
+from ttray.data.ragged import as_tensors
+from ttray.estimators.baselines import PerStepBaseline
+from ttray.plans import planners
+from ttray.plans.planners import Observed
+from ttray.service.builds import BuildError, build
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -120,6 +121,27 @@ def test_env_runners_and_a_remote_learner_change_no_bit_whoever_computes_the_bou
     assert_same((weights_of(algorithm), ttray.digest(algorithm.last_batch)), everything_here)
 
 
+def test_a_remote_learner_that_computes_with_other_software_is_an_error(started_elsewhere):
+    algorithm, _ = started_elsewhere
+
+    def build_is(found):
+        def change(_):
+            from ttray.rllib import learner
+
+            learner.build = found
+
+        algorithm.learner_group.foreach_learner(change)
+
+    build_is(lambda: "ttray 0.0")
+    try:
+        with pytest.raises(
+            BuildError, match=r"the learner computes with other software(?s:.*)there: ttray 0\.0"
+        ):
+            algorithm.train()
+    finally:
+        build_is(build)
+
+
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_a_checkpoint_continues_with_the_same_bits(undisturbed, tmp_path, name):
     algorithm = small_config(**COMBINATIONS[name]).build_algo()
@@ -142,7 +164,7 @@ def test_batches_are_planned_and_baselines_computed_from_those_before():
         for _ in range(3):
             algorithm.train()
             strategy = BatchInfo.from_table(algorithm.last_batch).strategy
-            expected = planning.plan("adaptive", horizon=40, budget=240, gamma=0.9, observed=observed)
+            expected = planners.plan("adaptive", horizon=40, budget=240, gamma=0.9, observed=observed)
             assert strategy == expected
             rows = as_tensors(algorithm.last_batch)
             observed = (observed or Observed.empty(40, 0.9)).updated(rows, strategy, decay=0.5)
@@ -194,11 +216,10 @@ def test_a_planner_of_ones_own_plans_training(monkeypatch):
         asked.append(observed)
         return ttray.dcs.uniform(horizon, budget)
 
-    monkeypatch.setattr(planning, "_PLANNERS", dict(planning._PLANNERS))
-    planning.register("full_length", full_length)
+    monkeypatch.setattr(planners, "_PLANNERS", dict(planners._PLANNERS))
+    planners.register("full_length", full_length)
     algorithm = small_config(strategy="full_length").build_algo()
     try:
-        asked.clear()
         algorithm.train()
         algorithm.train()
         assert BatchInfo.from_table(algorithm.last_batch).strategy == ttray.dcs.uniform(40, 240)
@@ -206,3 +227,23 @@ def test_a_planner_of_ones_own_plans_training(monkeypatch):
         algorithm.stop()
     assert asked[0] is None
     assert asked[-1].horizon == 40
+
+
+@pytest.mark.parametrize(("strategy", "number"), [("truncated", 1), ("adaptive", 3), ("full_length", 3)])
+def test_a_plan_is_made_once_per_run_or_once_per_batch_if_data_may_change_it(monkeypatch, strategy, number):
+    asked = []
+    of_strategy = {**planners._PLANNERS, "full_length": planners._PLANNERS["truncated"]}[strategy]
+
+    def counted(*arguments):
+        asked.append(arguments)
+        return of_strategy(*arguments)
+
+    monkeypatch.setattr(planners, "_PLANNERS", planners._PLANNERS | {strategy: counted})
+    algorithm = small_config(strategy=strategy, budget=250).build_algo()
+    try:
+        for _ in range(3):
+            algorithm.train()
+            algorithm.steps()
+    finally:
+        algorithm.stop()
+    assert len(asked) == number

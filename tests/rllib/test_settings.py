@@ -3,6 +3,7 @@
 Nothing else, and nothing is started: no Ray is needed for any of this.
 """
 
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -18,15 +19,14 @@ from hypothesis import strategies as st
 
 import ttray
 from tests.support.small import small_config, trained
-from ttray.core import dcs, planning
-from ttray.core.checks import plain, shown
-from ttray.core.improvement import ImprovementSettings
-from ttray.core.search import SearchSettings
+from ttray.boundary.fields import brief, to_python
+from ttray.optim.improvement import ImprovementSettings
+from ttray.plans import dcs, planners
 from ttray.rllib.settings import CHECKS
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.runs.run import Run, _names_by_method, setting_names
+from ttray.runs.run import Run
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings
+from ttray.settings.training import SETTINGS, DispatchSettings, SearchSettings
 
 PLAIN = (int, float, bool, str, type(None))
 
@@ -99,8 +99,8 @@ def accept_or_refuse(make, given_values):
     except ValueError as problem:
         message = str(problem)
         for name, value in given_values.items():
-            found = [value, plain(value), *(value if isinstance(value, list | tuple) else [])]
-            if name in message and any(shown(each) in message for each in found):
+            found = [value, to_python(value), *(value if isinstance(value, list | tuple) else [])]
+            if name in message and any(brief(each) in message for each in found):
                 return None
         raise AssertionError(f"{message} does not name any of {given_values}") from problem
 
@@ -115,8 +115,8 @@ def configured(**values):
 
 def configured_by_methods(**values):
     config = small_config()
-    for method, names in _names_by_method().items():
-        getattr(config, method)(**{name: value for name, value in values.items() if name in names})
+    for name in values.keys() & SETTINGS.keys():
+        getattr(config, SETTINGS[name].method)(**{name: values[name]})
     config.validate()
     return config
 
@@ -135,7 +135,7 @@ def run_of(**values):
     return run
 
 
-RUN_NAMES = setting_names() | {
+RUN_NAMES = SETTINGS.keys() | {
     "seed",
     "num_iterations",
     "num_env_runners",
@@ -157,17 +157,23 @@ def test_a_run_is_plain_or_refused(values):
 MAKER = EnvironmentMaker.of("ttray/CorridorSparse-v0")
 PLAN = {"horizon": 4, "budget": 12, "gamma": 0.9}
 WIDTH = {"gamma": 0.9, "delta": 0.1}
+
+
+def names_of(settings_class):
+    return {each.name for each in dataclasses.fields(settings_class)}
+
+
 # What to call with which valid arguments, and which of them, or others, to replace.
 CALLS = {
-    "search": (SearchSettings, {}, SearchSettings.checks),
-    "dispatcher": (DispatchSettings, {}, DispatchSettings.checks),
-    "improvement": (ImprovementSettings, {"gamma": 0.9, "delta": 0.5}, ImprovementSettings.checks),
+    "search": (SearchSettings, {}, names_of(SearchSettings)),
+    "dispatcher": (DispatchSettings, {}, names_of(DispatchSettings)),
+    "improvement": (ImprovementSettings, {"gamma": 0.9, "delta": 0.5}, names_of(ImprovementSettings)),
     "truncated": (dcs.truncated, PLAN, PLAN),
     "exact": (dcs.exact, PLAN, PLAN),
     "uniform": (dcs.uniform, {"horizon": 4, "budget": 12}, {"horizon", "budget"}),
-    "plan": (planning.plan, PLAN | {"strategy": "adaptive"}, {*PLAN, "strategy"}),
+    "plan": (planners.plan, PLAN | {"strategy": "adaptive"}, {*PLAN, "strategy"}),
     "required budget": (
-        planning.required_budget,
+        planners.required_budget,
         {"epsilon": 1.0, "delta": 0.1, "horizon": 3, "gamma": 0.9},
         {"epsilon", "delta", "horizon", "gamma", "strategy", "reward_range"},
     ),
@@ -179,7 +185,7 @@ CALLS = {
     "service": (
         lambda **values: RolloutService(MAKER, **values),
         {},
-        {"num_env_runners", "num_slots", "seed", "label_selector", "settings"},
+        {"num_env_runners", "num_slots", "seed", "settings"},
     ),
     "environment": (
         lambda **values: gymnasium.make("ttray/Dam-v0", **values),
@@ -199,7 +205,7 @@ def test_a_call_takes_plain_values_or_refuses(drawn):
     name, values = drawn
     call, valid, _ = CALLS[name]
     made = accept_or_refuse(lambda **wild: call(**{**valid, **wild}), values)
-    for each in vars(made).values() if hasattr(made, "checks") else ():
+    for each in vars(made).values() if hasattr(made, "__pydantic_fields__") else ():
         assert is_plain(each) or isinstance(each, SearchSettings)
 
 
@@ -233,7 +239,7 @@ def test_calls_refuse_before_they_look_for_anything(name, key):
     call, values = REFUSALS[name]
     with pytest.raises(ValueError, match=key) as found:
         call(**{key: values[key]})
-    assert shown(values[key]) in str(found.value)
+    assert brief(values[key]) in str(found.value)
 
 
 def test_what_once_ran_for_ever_is_refused():

@@ -12,10 +12,10 @@ from torch import nn
 
 from tests.support.modules import ImageModule, MeanModule, StackModule, module_for
 from tests.support.networks import assert_rows_stand_alone, observations
-from ttray.rllib import torch_policy
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.policies import policy_of_module
-from ttray.rllib.torch_policy import TorchPolicy, proved_widths
+from ttray.rllib.torch_policy import TorchPolicy, widths_of
+from ttray.rollout import row_proof
 from ttray.rollout.observations import example_rows, structure_of
 
 
@@ -28,7 +28,7 @@ def spaces_of(obs_size, num_actions=2):
 
 @pytest.fixture
 def as_in_a_new_process(monkeypatch):
-    monkeypatch.setattr(torch_policy, "_KNOWN", {})
+    monkeypatch.setattr(row_proof, "_KNOWN", {})
 
 
 # Sizes that are no multiples of 4, for which a plain matrix product has other bits at another place.
@@ -37,9 +37,9 @@ def as_in_a_new_process(monkeypatch):
 def test_rows_are_computed_together_and_stand_alone(as_in_a_new_process, caplog, hidden_sizes, layer_norm):
     module = module_for(spaces_of(11), StackModule, hidden_sizes=hidden_sizes, layer_norm=layer_norm)
     policy = TorchPolicy(module)
-    caplog.set_level(logging.INFO, logger=torch_policy.__name__)
+    caplog.set_level(logging.INFO, logger=row_proof.__name__)
     assert_rows_stand_alone(policy, observations(11))
-    assert proved_widths(policy._module)[-1] == 64
+    assert widths_of(policy._module)[-1] == 64
     assert sum("proved that rows are independent" in message for message in caplog.messages) == 1
     expected = module.forward_inference({"obs": torch.from_numpy(observations(11))})["action_dist_inputs"]
     np.testing.assert_allclose(policy(observations(11)), expected.detach(), rtol=1e-4, atol=1e-5)
@@ -50,7 +50,7 @@ def test_a_module_that_mixes_rows_is_called_row_by_row_and_says_so_once(as_in_a_
     for _ in range(2):
         policy = TorchPolicy(module)
         assert_rows_stand_alone(policy, observations(11))
-    assert proved_widths(policy._module) == (1,)
+    assert widths_of(policy._module) == (1,)
     assert sum("one by one" in message for message in caplog.messages) == 1
 
 
@@ -58,14 +58,14 @@ def test_what_is_proved_does_not_depend_on_the_weights(as_in_a_new_process):
     module = module_for(spaces_of(3), MeanModule, hidden_sizes=(16,))
     for parameter in module.parameters():
         nn.init.zeros_(parameter)  # rows of zeros are alike in any order
-    assert proved_widths(module) == (1,)
+    assert widths_of(module) == (1,)
 
 
 def test_batch_normalisation_without_stored_statistics_mixes_rows(as_in_a_new_process):
     env = spaces_of(1)
     env.observation_space = Box(0, 255, (84, 84, 3), np.uint8)
-    assert proved_widths(module_for(env, ImageModule, batch_norm=True)) == (1,)
-    assert proved_widths(module_for(env, ImageModule))[-1] == 64
+    assert widths_of(module_for(env, ImageModule, batch_norm=True)) == (1,)
+    assert widths_of(module_for(env, ImageModule))[-1] == 64
 
 
 class OneColumnNorm(StackModule):

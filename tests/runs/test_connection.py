@@ -64,7 +64,7 @@ def mapped(address):
     return address.ipv4_mapped if address.version == 6 else None
 
 
-def test_an_embedded_ray_has_no_process_for_logs_and_nodes_of_others():
+def test_an_embedded_ray_has_no_process_for_reports_of_its_use():
     commands = [" ".join(commands_of(process)) for process in processes()]
     assert any("gcs_server" in command for command in commands)
-    assert not [command for command in commands if "monitor.py" in command]
+    assert not [command for command in commands if "dashboard.py" in command]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ttray
-from ttray.core.batch import read_parquet
+from ttray.data.batch import read_parquet
 
 WRITTEN = Path(__file__).parent / "data" / "version_0_1_0"
 

@@ -1,14 +1,17 @@
 """The commands' work as Python calls, on a real run directory: train, collect, evaluate, ope."""
 
 import dataclasses
+import math
 
+import gymnasium
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import ttray
-from ttray.core import dcs
-from ttray.core.batch import write_parquet
-from ttray.core.streams import FIRST_EVALUATION_ITERATION
+from ttray.data.batch import write_parquet
+from ttray.numerics.seeding import FIRST_EVALUATION_ITERATION
+from ttray.plans import dcs
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -95,6 +98,33 @@ def test_an_adaptive_evaluation_is_made_in_rounds_with_the_same_bits_anywhere(tr
     )
 
 
+def test_an_environment_that_says_its_range_of_rewards_makes_a_guarantee(trained):
+    def saying(reward_range):
+        def make():
+            environment = gymnasium.make("ttray/SupplyChain-v0")
+            environment.unwrapped.metadata = {"reward_range": reward_range}
+            return environment
+
+        return make
+
+    arguments = {"budget": 120, "seed": 3}
+    assert ttray.evaluate(trained.directory, **arguments).guaranteed is None
+    found = ttray.evaluate(trained.directory, environment=saying((-900.0, 100.0)), **arguments)
+    assert (found.is_range_known, found.reward_range) == (True, 1000.0)
+    assert found.guaranteed == (
+        found.estimate - found.hoeffding_width,
+        found.estimate + found.hoeffding_width,
+    )
+    assert found.betting.is_guaranteed
+    assert found.betting.low < found.estimate < found.betting.high
+    with pytest.raises(ValueError, match=r"the reward [\d.]+ of trajectory \d+, step \d+, is outside of"):
+        ttray.evaluate(trained.directory, environment=saying((-900.0, -1.0)), **arguments)
+    unbounded = ttray.evaluate(trained.directory, environment=saying((-math.inf, math.inf)), **arguments)
+    assert unbounded.guaranteed is None
+    with pytest.raises(ValueError, match=r"must be \(smallest, largest\)"):
+        ttray.evaluate(trained.directory, environment=saying("wide"), **arguments)
+
+
 def test_ope_takes_tables_and_files_alike(trained, tmp_path):
     table = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=trained.directory)
     write_parquet(table, tmp_path / "batch.parquet")
@@ -106,6 +136,23 @@ def test_ope_takes_tables_and_files_alike(trained, tmp_path):
     assert (found.gamma, found.delta, found.max_reward) == (0.9, 0.05, 1000.0)
     with pytest.raises(ValueError, match=r"given twice, .*: table 0 and .*batch.parquet; pass each once"):
         ttray.ope([table, path], policy=trained.directory)
+
+
+def test_ope_of_rewards_that_are_all_0_claims_no_bound_without_being_told_one(trained):
+    table = ttray.collect("ttray/SupplyChain-v0", strategy=PLAN, policy=trained.directory)
+    at = table.schema.get_field_index("reward")
+    table = table.set_column(
+        at, table.schema.field(at), pa.array(np.zeros(len(table)), table.schema.field(at).type)
+    )
+    found = ttray.ope([table], policy=trained.directory)
+    for row in found.estimators:
+        assert row.estimate == row.standard_error == 0.0
+        assert row.students == row.bootstrap == -math.inf
+    assert found["trajectory"].cantelli == found["per_decision"].cantelli == -math.inf
+    assert "every recorded reward is 0" in found.problems[0]
+    assert not found.is_worthless
+    told = ttray.ope([table], policy=trained.directory, max_reward=100.0)
+    assert -math.inf < told["per_decision"].cantelli < 0.0
 
 
 def test_ope_names_the_file_that_spoils_the_answer(trained, tmp_path):

@@ -1,45 +1,14 @@
 """The report page, in a real browser: it draws what the files of runs hold, and plans as Python does."""
 
-import json
-import re
-import shutil
-import subprocess
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ttray
-from ttray.core import dcs, planning
-from ttray.runs.curves import COLUMNS, write_csv
-from ttray.runs.directories import DESCRIPTION, METRICS, STEPS
-from ttray.runs.run import Run
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (Debian's package chromium)")
-
-
-def leave_run(directory, returns, **settings):
-    """Writes what a run leaves, without training it."""
-    run = Run.of(preset="dam-fast", **settings)
-    directory.mkdir(parents=True)
-    (directory / DESCRIPTION).write_text(json.dumps(run.to_settings()))
-    rows = [
-        dict.fromkeys(COLUMNS, 1.0)
-        | {"iteration": number, "num_env_steps": 1080 * number, "discounted_return": value}
-        | {"bound_before": value - 3.0, "bound_after": value - 1.0, "iteration_time_s": 2.5}
-        for number, value in enumerate(returns, 1)
-    ]
-    write_csv(directory / METRICS, rows)
-    samples = run.config().data_collection_strategy().samples_per_step
-    variances = np.where(samples > 1, 4.0, np.nan)
-    write_csv(
-        directory / STEPS,
-        [
-            {"t": t, "num_samples": n, "variance": f}
-            for t, (n, f) in enumerate(zip(samples, variances, strict=True))
-        ],
-    )
-    return directory
+from tests.support.pages import browse, data_of, in_a_browser, leave_run, shown
+from ttray.plans import dcs, planners
 
 
 @pytest.fixture
@@ -51,15 +20,15 @@ def runs(tmp_path):
     ]
 
 
-def data_of(page):
-    return json.loads(re.search(r"<script>const DATA = (.*);</script>", page.read_text()).group(1))
-
-
 def test_runs_that_differ_in_their_seed_only_are_one_line(runs, tmp_path):
     data = data_of(ttray.report(*runs, path=tmp_path / "report.html"))
     together, alone = data["groups"]
-    assert together["label"] == "zero and others, 2 seeds"
+    assert together["label"] == (
+        "zero and others, 2 seeds; their mean ends at iteration 2, where the shortest ends (the longest: 3)"
+    )
     assert together["discounted_return"]["mean"] == [-8.0, -5.0]  # as far as both go
+    assert together["discounted_return"]["seeds"] == [[-9.0, -5.0, -4.0], [-7.0, -5.0]]
+    assert together["num_env_steps"] == [1080, 2160, 3240]
     low, high = (np.array(together["discounted_return"][key]) for key in ("low", "high"))
     assert high[0] - low[0] > 2.0
     assert high[1] == low[1]
@@ -71,37 +40,19 @@ def test_runs_that_differ_in_their_seed_only_are_one_line(runs, tmp_path):
     assert data["plans"][0]["measured_share"][-1] == pytest.approx(1.0)
 
 
+def test_each_run_is_repeated_in_a_directory_of_its_own(runs, tmp_path):
+    runs += [leave_run(tmp_path / "other" / "zero", [-9.0]), leave_run(tmp_path / "a space", [-9.0], seed=2)]
+    data = data_of(ttray.report(*runs, path=tmp_path / "report.html"))
+    commands = [shlex.split(run["repeat"]) for run in data["runs"]]
+    assert [Path(command[3]) for command in commands] == [run / "run.toml" for run in runs]
+    assert [command[5] for command in commands] == [
+        f"again/{name}" for name in ("zero-1", "one", "pois", "zero-4", "a space")
+    ]
+
+
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has no run\.json; pass directories of runs"):
         ttray.report(tmp_path)
-
-
-def test_names_of_runs_cannot_end_the_script(runs, tmp_path):
-    evil = runs[0].rename(tmp_path / "x<")
-    text = ttray.report(evil, path=tmp_path / "report.html").read_text()
-    (evil / DESCRIPTION).write_text((evil / DESCRIPTION).read_text().replace("ttray/Dam-v0", "</script><b>"))
-    text = ttray.report(evil, path=tmp_path / "report.html").read_text()
-    assert "</script><b>" not in text
-
-
-def browse(page, address="", script=""):
-    """Opens a page, runs a script in it, gives what became of it; errors of its console are errors here."""
-    copy = page.with_name("opened.html")
-    copy.write_text(page.read_text().replace("</body>", f"<script>{script}</script></body>"))
-    flags = (
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--enable-logging=stderr", f"--user-data-dir={page.parent / 'browser'}",
-    )  # fmt: skip
-    done = subprocess.run(
-        [BROWSER, *flags, f"file://{copy}{address}"], capture_output=True, text=True, timeout=120
-    )
-    assert "CONSOLE" not in done.stderr, done.stderr
-    return done.stdout
-
-
-def shown(dom, name):
-    return re.search(rf'id="{name}"[^>]*>([^<]*)<', dom).group(1)
 
 
 @in_a_browser
@@ -134,7 +85,7 @@ def expected(horizon, budget, gamma, delta, accuracy):
     )
     widths = [dcs.hoeffding_width(each, gamma=gamma, delta=delta) for each in (planned, uniform)]
     budgets = [
-        planning.required_budget(accuracy, delta=delta, horizon=horizon, gamma=gamma, strategy=name)
+        planners.required_budget(accuracy, delta=delta, horizon=horizon, gamma=gamma, strategy=name)
         for name in ("truncated", "uniform")
     ]
     return {

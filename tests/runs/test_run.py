@@ -1,8 +1,10 @@
 """What a run is made of: a preset, or an environment of one's own; never a mixture by accident."""
 
+import gymnasium
 import pytest
 
 import ttray
+from tests.support.environments import ProbeEnv
 from ttray import registration
 from ttray.runs.run import ALGORITHMS, Run
 from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
@@ -61,10 +63,24 @@ def test_a_preset_and_an_environment_exclude_each_other():
         choose_task(preset_name="dam", environment="CartPole-v1")
 
 
-@pytest.mark.parametrize("given", [{}, {"horizon": 10}, {"budget": 10}], ids=str)
-def test_an_environment_of_ones_own_needs_horizon_and_budget(given):
-    with pytest.raises(ValueError, match="'CartPole-v1' has no preset, so pass both horizon and budget"):
-        Run.of(environment="CartPole-v1", **given)
+def test_an_environment_of_ones_own_needs_a_budget():
+    with pytest.raises(ValueError, match="'CartPole-v1' has no preset, so pass budget"):
+        Run.of(environment="CartPole-v1")
+
+
+def test_a_class_is_refused_with_the_ways_to_name_it():
+    ways = r'pass "tests.support.environments:ProbeEnv-v0"; or train with ttray.TTPOISConfig\(\).environment'
+    with pytest.raises(ValueError, match=ways):
+        Run.of(environment=ProbeEnv, horizon=8, budget=80)
+    with pytest.raises(ValueError, match="must be a text"):
+        Run.of(environment=3, horizon=8, budget=80)
+
+
+def test_the_horizon_of_an_environment_of_ones_own_is_its_time_limit():
+    assert Run.of(environment="CartPole-v1", budget=2000).horizon == 500
+    gymnasium.register("tests/Endless-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+    with pytest.raises(ValueError, match="'tests/Endless-v0' has no time limit, so pass horizon"):
+        Run.of(environment="tests/Endless-v0", budget=2000)
 
 
 @pytest.mark.parametrize(

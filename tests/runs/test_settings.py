@@ -23,14 +23,14 @@ def test_what_is_no_setting_is_refused(texts):
 
 def test_what_is_written_is_read_again(tmp_path):
     settings = {
-        "a": 0.1,
+        "gamma": 0.1,
         "num_learner_threads": None,
         "baseline": "none",
-        "c": 'γ "quoted"',
-        "d": [1, 2],
-        "e": True,
-        "f": {"x y": "z"},
-        "g": 10**12,
+        "environment": 'γ "quoted"',
+        "hidden_sizes": [1, 2],
+        "backup_quotas": True,
+        "label_selector": {"x y": "z"},
+        "budget": 10**9,
     }
     write_settings(tmp_path / "run.toml", settings)
     assert read_settings(tmp_path / "run.toml") == settings

@@ -81,7 +81,7 @@ def test_a_second_process_is_refused_while_the_first_trains(tmp_path):
         return done.stdout.strip()
 
     with locked(tmp_path):
-        assert f"process {os.getpid()} is training into {tmp_path}" in other()
+        assert f"process {os.getpid()} is writing into {tmp_path}" in other()
     assert other() == "mine"
 
 

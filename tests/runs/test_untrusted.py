@@ -15,8 +15,8 @@ import ttray
 from tests.support.damages import seal
 from ttray.cli.app import app
 from ttray.cli.terminal import run
-from ttray.core import dcs
-from ttray.core.batch import write_parquet
+from ttray.data.batch import write_parquet
+from ttray.plans import dcs
 from ttray.runs.checkpoints import newest_checkpoint
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -159,7 +159,7 @@ BOX = {"kind": "Box", "shape": [4], "dtype": "float32", "low": "-inf", "high": "
 LIES = {
     "an environment to be imported": (("training", "environment"), "evil:Evil-v0", "--env evil:Evil-v0"),
     "arguments": (("training", "env_config"), {"entry_point": "evil:Module"}, "with the arguments"),
-    "no environment": (("training", "environment"), ["evil"], "environment must not be"),
+    "no environment": (("training", "environment"), ["evil"], "environment must be a text"),
     "a class to be imported": (("module", "class"), "evil:Module", "--module evil:Module"),
     "a function": (("module", "class"), "os:system", "os:system is not ttray's own"),
     "no class": (("module", "class"), ["os", "system"], "unhashable"),

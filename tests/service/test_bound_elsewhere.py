@@ -12,13 +12,13 @@ from torch.nn.utils import parameters_to_vector
 
 import ttray
 from tests.support.service import TorchMLP, local_service
-from ttray.core.experience import StepRewards
-from ttray.core.holders import PartsHere
-from ttray.core.improvement import ImprovementSettings, StaleBatchError, improve
-from ttray.core.parts import cut, indices_of
-from ttray.core.search import SearchSettings
-from ttray.service import elsewhere
-from ttray.service.elsewhere import PartsElsewhere, share
+from ttray.optim.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.run_statistics import StepRewards
+from ttray.optim.shards import cut, indices_of
+from ttray.service import remote_evaluator
+from ttray.service.remote_evaluator import RemoteEvaluator, share
+from ttray.settings.training import SearchSettings
 
 PLAN = ttray.dcs.truncated(horizon=60, budget=25_000, gamma=0.95)  # six parts
 SETTINGS = ImprovementSettings(gamma=0.95, delta=0.7, search=SearchSettings(2))
@@ -46,13 +46,13 @@ def expected(running_service):
     work = work_of(running_service)
     handle = local_service(running_service.makers["ttray/Dam-v0"]).collect_work(work)
     module = TorchMLP(work.policy)
-    with PartsHere.whole(spec_of(module, handle), handle.batch(), 2) as holder:
+    with LocalEvaluator.whole(spec_of(module, handle), handle.batch(), 2) as holder:
         found = improved(module, holder)
     assert found[1]["gain"] > 0.0
     return found
 
 
-class Disturbed(PartsElsewhere):
+class Disturbed(RemoteEvaluator):
     """Does something when it is asked a question of a kind for the second time."""
 
     def disturb_at(self, what, disturb):
@@ -65,7 +65,7 @@ class Disturbed(PartsElsewhere):
         return super().answer(request)
 
 
-def elsewhere_holder(service, num_actors, kind=PartsElsewhere):
+def elsewhere_holder(service, num_actors, kind=RemoteEvaluator):
     work = work_of(service)
     service.pids(num_actors)
     rollouts = service.rollouts(num_actors)
@@ -103,7 +103,7 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(service, expected, caplog,
 
 
 def test_a_worker_that_hangs_is_left_behind(service, expected, caplog, monkeypatch):
-    monkeypatch.setattr(elsewhere, "_LEAST_PATIENCE_S", 2.0)
+    monkeypatch.setattr(remote_evaluator, "_LEAST_PATIENCE_S", 2.0)
     victim = service.pids(2)[1]
     module, holder, _rollouts = elsewhere_holder(service, 2, Disturbed)
     holder.disturb_at("sums", lambda: os.kill(victim, signal.SIGSTOP))
@@ -120,8 +120,8 @@ def test_a_worker_that_waits_for_rows_of_a_lost_one_is_not_lost_too(
     service, expected, caplog, monkeypatch, tmp_path
 ):
     """As where the network between two hosts is gone for longer than a worker may be silent."""
-    monkeypatch.setattr(elsewhere, "_LEAST_PATIENCE_S", 2.0)
-    monkeypatch.setattr(elsewhere, "_PATIENCE", 0.0)
+    monkeypatch.setattr(remote_evaluator, "_LEAST_PATIENCE_S", 2.0)
+    monkeypatch.setattr(remote_evaluator, "_PATIENCE", 0.0)
     victim = service.pids(2)[1]
     module, holder, _rollouts = elsewhere_holder(service, 2, Disturbed)
     network = tmp_path / "network"
@@ -173,7 +173,7 @@ def test_a_batch_of_other_weights_is_refused_from_elsewhere_too(service):
     handle = service.rollouts(2).collect_work(work)
     module = TorchMLP(work.policy)
     module.weights[0].data += 0.1
-    holder = PartsElsewhere(spec_of(module, handle), handle, timeout_s=60.0, num_threads=1)
+    holder = RemoteEvaluator(spec_of(module, handle), handle, timeout_s=60.0, num_threads=1)
     with holder, pytest.raises(StaleBatchError, match="trajectory 0, 1, 2"):
         improve(module, holder, SETTINGS)
 

@@ -8,7 +8,8 @@ from tests.support.environments import probe, strategy_of
 from ttray.service.cpu_types import CpuTypes, cpu_type
 from ttray.service.dispatcher import CollectionError
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings
+from ttray.service.worker_needs import WorkerNeeds
+from ttray.settings.training import DispatchSettings
 
 
 def test_different_types_are_said_once_with_the_cure(caplog):
@@ -31,7 +32,7 @@ def test_a_worker_of_another_type_than_the_drivers_is_noticed(caplog):
 @pytest.mark.parametrize("wrong", [{}, {"cpu": 6}, {"": "m6i"}, "cpu=m6i"])
 def test_what_is_no_label_is_refused(wrong):
     with pytest.raises(ValueError, match="label_selector must map labels to values"):
-        RolloutService(probe(), num_env_runners=1, label_selector=wrong)
+        RolloutService(probe(), num_env_runners=1, needs=WorkerNeeds(label_selector=wrong))
 
 
 def test_env_runners_stay_on_the_nodes_that_a_label_selects(local_ray):

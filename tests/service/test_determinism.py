@@ -8,12 +8,12 @@ import pytest
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 
 import ttray
-from tests.support.environments import ProbeEnv, strategy_of
-from ttray.rollout import environment as environments
+from tests.support.environments import OF_PROCESS, ProbeEnv, probe, strategy_of
+from ttray.rollout import environment_facts
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.service.service import DeterminismError, RolloutService
-from ttray.service.settings import DispatchSettings
+from ttray.settings.training import DispatchSettings
 
 STRATEGY = strategy_of(0, 0, 3, 0, 0, 4)
 
@@ -110,9 +110,29 @@ def test_it_costs_no_more_than_a_few_steps():
 def test_wrappers_with_a_running_state_are_told_what_to_use_instead(caplog):
     EnvironmentMaker.of(normalised_observations).facts()
     EnvironmentMaker.of(normalised_rewards).facts()
-    first, second = (record for record in caplog.records if record.name == environments.__name__)
+    first, second = (record for record in caplog.records if record.name == environment_facts.__name__)
     assert 'observation_filter="mean_std"' in first.getMessage()
     assert "Leave it out" in second.getMessage()
     caplog.clear()
     EnvironmentMaker.of(lambda: gymnasium.make("CartPole-v1")).facts()
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("what", OF_PROCESS)
+def test_an_environment_that_depends_on_its_process_is_an_error_where_there_is_another(service, what):
+    service.fail(fault=what, bad_step=-1)
+    collect(probe(fault=what, bad_step=-1))  # nobody can tell in one process
+    work = service.work()
+    rollouts = service.rollouts(num_actors=1, determinism_check="error")
+    with pytest.raises(DeterminismError) as error:
+        rollouts.collect(STRATEGY, work.policy)
+    message = str(error.value)
+    assert "has another obs at step 1 when it is collected again, in another process" in message
+    assert "PYTHONHASHSEED" in message
+
+
+def test_others_have_the_same_bits_in_another_process(service, caplog):
+    rollouts = service.rollouts(num_actors=2, determinism_check="error")
+    handle = rollouts.collect(STRATEGY, service.work().policy)
+    assert handle.receipts[0].sample is not None
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

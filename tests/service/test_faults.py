@@ -12,15 +12,15 @@ import ray
 
 from tests.support.environments import SEED, ProbeEnv, env_seed, mixed_strategy, policy_for, probe, roll
 from tests.support.service import checked_digest, local_service, service_on
-from ttray.core.batch import digest
-from ttray.core.streams import FIRST_EVALUATION_ITERATION
-from ttray.core.validation import validate
+from ttray.data.batch import digest
+from ttray.data.validation import validate
+from ttray.numerics.seeding import FIRST_EVALUATION_ITERATION
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.service.dispatcher import CollectionError
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RemoteWorker
+from ttray.settings.training import DispatchSettings
 
 BAD = 4  # a trajectory of 130 steps
 # What the environment does inside step 70 of it, and what the error says.
@@ -30,6 +30,7 @@ ERRORS = {
     "nan_obs": "the observation is not finite: [",
     "shape": "the observation has shape (1,), its space says (3,)",
     "list": "its space says an array of float32 of shape (3,); return np.asarray(..., dtype=np.float32)",
+    "exit": "the environment tried to end the process (SystemExit: 0)",
     "truncate": "truncated its episode before the planned length 130",
 }
 
@@ -41,8 +42,8 @@ def test_a_fault_that_happens_once_costs_one_quota_and_no_bit(service, tmp_path,
     service.pids()
     marker = tmp_path / "happened"
     service.fail(fault=fault, bad_seed=env_seed(BAD), bad_step=70, marker=str(marker))
-    # Long enough for every quota of a busy machine, except where the fault is to be too slow.
-    rollouts = service.rollouts(quota_timeout_s=4.0 if fault == "hang" else 120.0)
+    # Long enough for every other quota of a busy machine: what hangs is waited for that long.
+    rollouts = service.rollouts(quota_timeout_s=20.0 if fault == "hang" else 120.0)
     handle = rollouts.collect_work(work)
     assert marker.exists()
     assert checked_digest(handle, work) == expected
@@ -128,17 +129,31 @@ def test_a_fault_that_always_happens_is_one_clear_error_within_seconds(service, 
     assert f"ProbeEnv: trajectory {BAD} failed at step {71 if fault == 'nan_obs' else 70} " in message
     assert f"seed={env_seed(BAD)}" in message
     assert what in message
-    assert ("Traceback (most recent call last)" in message) == (fault == "raise")
+    assert ("Traceback (most recent call last)" in message) == (fault in ("raise", "exit"))
     service.fail()
     handle = rollouts.collect_work(work)  # the same dispatcher goes on
     assert checked_digest(handle, work) == expected
     assert handle.stats.num_quotas_redispatched == 0
 
 
+def test_an_interrupt_that_nobody_typed_is_an_error_of_the_environment(service):
+    work = service.work()
+    service.pids()
+    service.fail(fault="interrupt", bad_seed=env_seed(BAD), bad_step=70)
+    with pytest.raises(CollectionError) as caught:
+        service.rollouts(max_quota_attempts=2).collect_work(work)
+    message = str(caught.value)
+    assert "in 2 attempts" in message
+    assert "ProbeEnv: run seed 7, iteration 3, trajectories" in message
+    assert "the environment or policy tried to end the process (KeyboardInterrupt)" in message
+    service.fail()
+    assert checked_digest(service.rollouts().collect_work(work), work) == service.undisturbed(work)
+
+
 @pytest.mark.parametrize(
     ("fault", "patience_s", "what"),
     [
-        ("kill", 120.0, "worker [0-3] died: "),
+        ("exit_at_once", 120.0, r"ProbeEnv: worker [0-3] died \(run seed 7, iteration 3\): .* an os._exit"),
         ("hang", 3.0, "worker [0-3] did not answer for 3.0 s .quota_timeout_s."),
     ],
 )

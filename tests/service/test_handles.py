@@ -13,7 +13,7 @@ import ray
 import ttray
 from tests.support.environments import mixed_strategy, policy_for, probe, strategy_of
 from tests.support.service import checked_digest, local_service
-from ttray.core.batch import digest
+from ttray.data.batch import digest
 from ttray.service.handle import BatchHandle
 from ttray.service.receipt import prove
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.environments import strategy_of
 from tests.support.modules import ImageModule, MeanModule, StackModule, module_for
 from tests.support.service import checked_digest, local_service
-from ttray.core.batch import digest
+from ttray.data.batch import digest
 from ttray.rllib.policies import policy_of_module
 
 STACKS = {

@@ -12,10 +12,11 @@ import ray
 
 from tests.support.environments import policy_for, probe, strategy_of
 from tests.support.service import checked_digest
-from ttray.service import crew
+from ttray.service import worker_pool
 from ttray.service.service import RolloutService
-from ttray.service.stragglers import Pace
-from ttray.service.suppliers import Demand
+from ttray.service.stragglers import StragglerDetector
+from ttray.service.worker import sign_of_life
+from ttray.service.worker_sources import Demand
 
 
 def test_a_stopped_worker_delays_neither_this_collection_nor_the_next(service):
@@ -62,7 +63,7 @@ def test_a_service_ends_at_once_with_a_worker_that_is_stopped(local_ray):
     rollouts = RolloutService(probe(), num_env_runners=1)
     rollouts.collect(strategy_of(2), policy_for(probe()))
     (channel,) = rollouts._supplier.channels((), Demand(1, None)).values()
-    victim = ray.get(channel.actor.ping.remote())
+    victim, *_ = ray.get(channel.actor.ping.remote())
     os.kill(victim, signal.SIGSTOP)
     ending = threading.Thread(target=rollouts.close, daemon=True)
     ending.start()
@@ -116,23 +117,41 @@ def test_a_worker_that_dies_with_a_copied_quota_is_not_missed(service):
 
 def test_a_worker_that_is_slow_and_has_no_place_is_missed_once(monkeypatch):
     class Silent:
-        needs = "1 CPU"
+        needs, is_spare = "1 CPU", False
 
         def ping(self, on_answer):
             pass
 
-    monkeypatch.setattr(crew, "_REPORT_EVERY_S", -1.0)  # all have waited for long
-    found = crew.Crew(SimpleQueue())
+    monkeypatch.setattr(worker_pool, "_REPORT_EVERY_S", -1.0)  # all have waited for long
+    found = worker_pool.WorkerPool(SimpleQueue())
     found.set_members(dict.fromkeys(range(4), Silent()))
     for worker in range(3):
-        found._take_ping(worker, None)
+        found._take_ping(worker, sign_of_life())
     assert found.num_expected(busy=set()) == 3
     found.slow.add(3)
     assert found.num_expected(busy={3}) == 3
 
 
+def test_nobody_counts_on_a_spare_worker_or_misses_it_before_it_has_a_place(monkeypatch, caplog):
+    class Spare:
+        needs, is_spare = "1 CPU", True
+
+        def ping(self, on_answer):
+            pass
+
+    monkeypatch.setattr(worker_pool, "_REPORT_EVERY_S", 0.0)
+    found = worker_pool.WorkerPool(SimpleQueue())
+    found.set_members(dict.fromkeys(range(4), Spare()))
+    found._take_ping(0, sign_of_life())
+    found._take_ping(1, sign_of_life())
+    assert found.num_expected(busy=set()) == 2
+    assert found.idle() == {0, 1}
+    found.report_unplaced()
+    assert caplog.messages == []
+
+
 def test_late_is_three_times_the_median_but_not_below_a_floor():
-    pace = Pace()
+    pace = StragglerDetector()
     pace.begin()
     assert pace.limit(100) == float("inf")  # nothing is known
     for time_s in (1.0, 2.0, 30.0):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.support.small import small_config
 from ttray.cli.app import app
 from ttray.runs.run import Run
-from ttray.soak.killer import Killer
+from ttray.soak.fault_injector import FaultInjector
 from ttray.soak.nodes import Nodes
 from ttray.soak.result import Iteration, SoakResult
 from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Disturbance, Schedule
@@ -43,6 +43,7 @@ class LateCluster:
     """Stands for Ray's, whose nodes take more than half a minute to start so many times: no test can wait."""
 
     address = "nowhere"
+    head_node = None
 
     def __init__(self, **_):
         self.left = 0
@@ -89,7 +90,7 @@ def until(condition):
 
 def test_the_killer_strikes_only_while_it_may_and_lets_the_stopped_go_on(victim):
     stop, kill = Disturbance(0.0, STOP, 0.0, 600.0), Disturbance(0.0, KILL, 0.5)
-    with Killer([stop], lambda: {7: victim.pid}) as killer:
+    with FaultInjector([stop], lambda: {7: victim.pid}) as killer:
         time.sleep(0.1)
         assert not killer.struck
         with killer.striking():
@@ -97,21 +98,24 @@ def test_the_killer_strikes_only_while_it_may_and_lets_the_stopped_go_on(victim)
         until(lambda: state_of(victim) == "T")
     assert [(each.planned, each.whom) for each in killer.struck] == [(stop, 7)]
     until(lambda: state_of(victim) == "S")
-    with Killer([kill], lambda: {1: 0, 7: victim.pid}) as killer, killer.striking():
+    with FaultInjector([kill], lambda: {1: 0, 7: victim.pid}) as killer, killer.striking():
         assert victim.wait(60) == -signal.SIGKILL
     assert killer.struck[0].whom == 7
 
 
 def test_the_killer_spares_what_is_not_rays_and_says_when_it_fails():
     with subprocess.Popen(["sleep", "600"]) as stranger:
-        with Killer([Disturbance(0.0, KILL, 0.0)], lambda: {1: stranger.pid}) as killer, killer.striking():
+        with (
+            FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: {1: stranger.pid}) as killer,
+            killer.striking(),
+        ):
             until(lambda: killer.struck)
         assert stranger.poll() is None
         stranger.kill()
-    with Killer([Disturbance(0.0, KILL, 0.0)], dict) as killer, killer.striking():
+    with FaultInjector([Disturbance(0.0, KILL, 0.0)], dict) as killer, killer.striking():
         until(lambda: killer.struck)
     assert killer.struck[0].whom is None
-    with Killer([Disturbance(0.0, KILL, 0.0)], lambda: 1 / 0) as killer:
+    with FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: 1 / 0) as killer:
         with killer.striking():
             until(lambda: killer._problem)
         with pytest.raises(RuntimeError, match="the killer has failed: ZeroDivisionError"), killer.striking():
@@ -141,7 +145,7 @@ def test_a_short_soak_survives_with_every_bit(tmp_path):
 def test_a_single_other_bit_is_seen():
     """Two pairs of trainings in this process: alike, and with different seeds."""
     trainings = [small_config(seed=seed).build_algo() for seed in (0, 0, 0, 1)]
-    killer = Killer([], dict)
+    killer = FaultInjector([], dict)
     try:
         result = SoakResult(Run.of(num_env_runners=1), Schedule(0, 1.0))
         result.iterations.append(_iteration(trainings[:2], killer))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ttray.core.dcs import DataCollectionStrategy
+from ttray.plans.dcs import DataCollectionStrategy
 
 
 def softmax(logits):

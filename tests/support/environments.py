@@ -17,9 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ttray.core.batch import BatchInfo
-from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.quotas import Quota
+from ttray.data.batch import BatchInfo
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.plans.quotas import Quota
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
 from ttray.rollout.quota import collect_quota
@@ -42,6 +42,13 @@ OBSERVATION_SPACES = {
     "discrete": spaces.Discrete(5),
     "image": spaces.Box(0, 255, (84, 84, 3), np.uint8),
 }
+
+
+OF_PROCESS = {
+    "pid": lambda: os.getpid() % 1000,
+    "hash": lambda: hash("anything") % 1000,
+    "id": lambda: id(ProbeEnv) % 1_000_003,
+}  # what differs from process to process, and stays as it is within one
 
 
 class ProbeEnv(gymnasium.Env):
@@ -86,6 +93,8 @@ class ProbeEnv(gymnasium.Env):
         reward = float(np.sum(action) + self._state.sum())
         self._state = 0.9 * self._state + 0.1 * np.sum(action) + self.np_random.normal(size=3)
         observation = self._observe()
+        if isinstance(self._fault, str) and self._fault in OF_PROCESS:
+            observation = observation + np.float32(OF_PROCESS[self._fault]())
         fires = self._t == self._bad_step and self._fires()
         self._t += 1
         if not fires:
@@ -95,6 +104,12 @@ class ProbeEnv(gymnasium.Env):
                 raise ZeroDivisionError("the physics exploded")
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                sys.exit(0)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "exit_at_once":
+                os._exit(0)
             case "hang":
                 time.sleep(3600)
             case "nan_reward":

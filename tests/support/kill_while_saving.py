@@ -19,8 +19,8 @@ import ray
 
 from tests.support.programs import ROOT, joining
 from ttray.runs.checkpoints import newest_checkpoint
-from ttray.runs.connection import start_embedded
 from ttray.runs.curves import read_csv
+from ttray.service.connection import start_embedded
 
 ITERATIONS = 400
 

@@ -21,17 +21,16 @@ from tests.support import service as support
 from tests.support.elastic import train_through
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
 from tests.support.service import TorchMLP, checked_digest, local_service, service_on
-from ttray.core import dcs
-from ttray.core.batch import digest
-from ttray.core.holders import PartsHere
-from ttray.core.improvement import ImprovementSettings, improve
-from ttray.core.search import SearchSettings
+from ttray.data.batch import digest
+from ttray.optim.improvement import ImprovementSettings, improve
+from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.plans import dcs
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.elsewhere import PartsElsewhere
 from ttray.service.handle import fetch_tables
+from ttray.service.remote_evaluator import RemoteEvaluator
 from ttray.service.service import RolloutService
-from ttray.service.settings import DispatchSettings
 from ttray.service.worker import RemoteWorker, Work
+from ttray.settings.training import DispatchSettings, SearchSettings
 
 MEMORY = {"object_store_memory": 100 * 2**20}
 # None of these has a part in what is tested, and each is a process or more.
@@ -156,7 +155,7 @@ def improve_on(nodes, service, maker):
     handle = collect_on_both(service, policy, iteration=2, in_parts=True)
     losses = []
 
-    class LosesNode(PartsElsewhere):
+    class LosesNode(RemoteEvaluator):
         def answer(self, request):
             if request.what == "gradient" and not losses:
                 losses.append(nodes.lose())
@@ -171,7 +170,7 @@ def improve_on(nodes, service, maker):
     with RolloutService(maker) as alone:
         batch = alone.collect(PLAN, policy, iteration=2).batch()
     disturbed = improved(lambda spec: LosesNode(spec, handle, timeout_s=60.0, num_threads=1))
-    undisturbed = improved(lambda spec: PartsHere.whole(spec, batch))
+    undisturbed = improved(lambda spec: LocalEvaluator.whole(spec, batch))
     return bool(losses) and torch.equal(disturbed[1], undisturbed[1]) and undisturbed[0] > 0.0
 
 

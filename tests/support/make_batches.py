@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ttray.core import batch as batches
-from ttray.core import distributions
-from ttray.core.dcs import DataCollectionStrategy
-from ttray.core.quotas import trajectory_lengths
-from ttray.core.schema import table_of
+from ttray.data import batch as batches
+from ttray.data.schema import table_of
+from ttray.plans.dcs import DataCollectionStrategy
+from ttray.plans.quotas import trajectory_lengths
+from ttray.policies import distributions
 
 KINDS = {
     "categorical": distributions.Categorical(4),

@@ -1,5 +1,7 @@
 """RLModules as users write them."""
 
+import threading
+
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
@@ -16,6 +18,25 @@ class OwnModule(TorchRLModule):
 
     def _forward(self, batch, **kwargs):
         return {Columns.ACTION_DIST_INPUTS: self.head(self.body(batch[Columns.OBS]))}
+
+
+class RefusingModule(OwnModule):
+    """Raises what cannot be pickled once it is told to."""
+
+    refuses = False
+
+    def _forward_train(self, batch, **kwargs):
+        if self.refuses:
+            raise UnportableError("no more", threading.Lock())
+        return super()._forward_train(batch, **kwargs)
+
+
+class UnportableError(TypeError):
+    """Has two arguments, one of which stays where it is."""
+
+    def __init__(self, text, lock):
+        super().__init__(text)
+        self.lock = lock
 
 
 class RecurrentModule(OwnModule):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ttray.core.mlp import MLP, initial_mlp
+from ttray.policies.mlp import MLP, initial_mlp
 
 ROWS = 150
 # Observation, hidden layers, outputs.

@@ -14,13 +14,13 @@ import torch
 
 from tests.support import environments, modules
 from tests.support.environments import SEED, ProbeEnv, mixed_strategy, policy_for, probe
-from ttray.core.batch import BatchInfo, digest
-from ttray.core.validation import validate
+from ttray.data.batch import BatchInfo, digest
+from ttray.data.validation import validate
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel
 from ttray.service.service import RolloutService, plan_quotas
-from ttray.service.settings import DispatchSettings
-from ttray.service.worker import RolloutWorker, Work
+from ttray.service.worker import RolloutWorker, Work, sign_of_life
+from ttray.settings.training import DispatchSettings
 
 NUM_ACTORS = 4
 ENVIRONMENTS = ("ttray/Dam-v0", "ttray/SupplyChain-v0", "ttray/Reacher-v0", "CartPole-v1")
@@ -60,7 +60,7 @@ class AnyWorker:
         return next(iter(self._workers.values())).answer_parts(question, values)
 
     def ping(self):
-        return os.getpid()
+        return sign_of_life()
 
     def rss(self):
         return resident_bytes()
@@ -133,9 +133,8 @@ class Service(Works):
         deadline = time.monotonic() + 200
         while True:
             try:
-                return ray.get(
-                    [self.actors[number].ping.remote() for number in range(num_actors)], timeout=200
-                )
+                signs = [self.actors[number].ping.remote() for number in range(num_actors)]
+                return [pid for pid, *_ in ray.get(signs, timeout=200)]
             except ray.exceptions.RayActorError:
                 assert time.monotonic() < deadline
                 time.sleep(0.3)
@@ -156,6 +155,7 @@ def checked_digest(handle, work):
 def started_service(faults):
     """A service whose actors live for all tests of a process; `faults` is the file that breaks `ProbeEnv`."""
     makers = {name: EnvironmentMaker.of(name) for name in ENVIRONMENTS}
+    makers["Pendulum-v1"] = EnvironmentMaker.of("Pendulum-v1")
     makers["ProbeEnv"] = probe(faults=str(faults))
     makers["images"] = EnvironmentMaker("images", ProbeEnv, {"observation": "image"})
     # By value: the actors need not find the tests on their path.
