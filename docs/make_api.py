@@ -1,8 +1,8 @@
-"""Writes docs/api.md from the docstrings of the public names: `make docs`.
+"""Writes docs/api.md from the docstrings of the public names, and the settings in docs/runs.md: `make docs`.
 
-Docstrings and signatures are read from the source by griffe; nothing of the package is imported. The
-results of `train()` have no docstring to stand in: they are written here, and a test compares them with
-what it returns.
+Docstrings and signatures are read from the source by griffe, settings from the model of them
+(`ttray.settings`). The results of `train()` have no docstring to stand in: they are written here, and a test
+compares them with what it returns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,24 @@ from typing import Any
 
 import griffe
 
+from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS
+from ttray.settings.model import Setting
+from ttray.settings.training import SETTINGS
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "api.md"
+RUNS = ROOT / "docs" / "runs.md"
 
 # Of what extends RLlib's classes, only this much is for users; the rest is what RLlib calls.
 METHODS = {
-    "TTPOIS": ("evaluate", "save_to_path", "restore_from_path", "from_checkpoint"),
+    "TTPOIS": ("train", "evaluate", "save_to_path", "restore_from_path", "from_checkpoint"),
     "POIS": (),
     "TTPOISConfig": ("training", "env_runners"),
     "POISConfig": (),
 }
+
+# What the settings of a run are if nothing is said.
+OF_RUNS = {name: each.default for name, each in ALL_SETTINGS.items()} | {"num_env_runners": NUM_ENV_RUNNERS}
 
 RESULTS = {
     "env_runners": {
@@ -35,6 +43,7 @@ RESULTS = {
         "is_gain_followed": "False if twenty iterations of gains of the bound brought no gain in return; a "
         "log line then says what to change.",
         "num_env_steps_sampled": "Transitions in the batch.",
+        "num_env_steps_planned": "The budget; more than were made where episodes ended early.",
         "num_env_steps_sampled_lifetime": "Transitions in all batches of the run.",
         "num_env_steps_saved": "Planned steps that terminated episodes did not need.",
         "num_trajectories": "Trajectories in the batch: exactly those of the plan.",
@@ -112,8 +121,10 @@ def described(found: Any, path: str, level: int) -> list[str]:
     if found.name not in METHODS:
         parts.append(f"```text\n{call(found)}\n```")
     parts += [*texts(found), *arguments(found)]
+    if taken := [each for each in SETTINGS.values() if found.is_function and each.method == found.name]:
+        parts.append(settings(taken))
     if found.is_class:
-        members = [found.members[name] for name in METHODS.get(found.name, found.members)]
+        members = [found.all_members[name] for name in METHODS.get(found.name, found.members)]
         public = [each for each in members if not each.name.startswith("_") and each.docstring]
         properties = [each for each in public if each.is_attribute]
         if properties:
@@ -193,15 +204,29 @@ def arguments(found: Any, leave_out: Iterable[str] = ()) -> list[str]:
 
 
 def default_of(parameter: Any, owner: Any) -> Any:
-    """What holds if an argument is not given; for a setting of a config, what its constructor sets."""
+    """What holds if an argument is not given."""
     if stars(parameter):
         return None
     value = parameter.default
-    if str(value) == "NotProvided":
-        value = owner.parent.members[parameter.name].value if parameter.name in owner.parent.members else None
+    if str(value).startswith("Run."):
+        return repr(OF_RUNS[parameter.name])
     while isinstance(value, griffe.Expr) and value.canonical_path.startswith("ttray."):
         value = owner.modules_collection[value.canonical_path].value  # a constant of another module
     return value
+
+
+def settings(listed: Iterable[Setting]) -> str:
+    """The table of settings."""
+    rows = (
+        (
+            f"`{each.name}`",
+            each.rule.words,
+            "required" if each.is_required else code(repr(each.default)),
+            each.full_help,
+        )
+        for each in listed
+    )
+    return table(("setting", "what it may be", "default", "meaning"), rows)
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -220,5 +245,26 @@ def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
+def with_settings(text: str) -> str:
+    """The page of runs with the table of all settings as they are now."""
+    yes = {True: "yes", False: "no"}
+    rows = (
+        (
+            f"`{name}`",
+            each.rule.words,
+            "" if each.is_required else code(repr(OF_RUNS[name])),
+            yes[each.changes_results],
+            yes[each.may_change],
+            each.help,
+        )
+        for name, each in ALL_SETTINGS.items()
+    )
+    head = ("setting", "what it may be", "default", "changes results", "may change later", "meaning")
+    before, begin, rest = text.partition("<!-- settings: written by make docs -->\n\n")
+    _, end, after = rest.partition("\n\n<!-- end of settings -->")
+    return f"{before}{begin}{table(head, rows)}{end}{after}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    RUNS.write_text(with_settings(RUNS.read_text()))

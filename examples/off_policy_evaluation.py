@@ -6,9 +6,9 @@ In the evaluation domain the return of every policy is known. The recorded polic
 the same probability; the one in question prefers the first a little. If it were much further away, few
 trajectories would have all the weight, and `problems` would say that the answer is worthless.
 
-Expect estimates of about 11.1, which is the truth. Cantelli's lower bounds are far below: they hold for
-whatever the rewards may be, with probability 0.95. Student's are near, and hold for many trajectories only.
-This starts no Ray.
+Expect estimates of about 11.1, which is the truth, and what is proven: a lower and an upper bound, each with
+probability 0.95. Cantelli's lower bounds are far below, and would hold if divergences were known. Student's
+are near, and hold for many trajectories only. This starts no Ray.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ttray
-from ttray.core.evaluation import on_policy
-from ttray.core.ragged import as_tensors
+from ttray.data.ragged import as_tensors
 from ttray.envs.evaluation import MEAN_REWARDS, expected_return
+from ttray.estimators.on_policy import on_policy
 
 ENVIRONMENT, HORIZON, GAMMA = "ttray/Evaluation-v0", 20, 0.9
 ENV_CONFIG = {"horizon": HORIZON}
@@ -52,6 +52,8 @@ def main() -> None:
     found = ttray.ope([table], policy=in_question, delta=DELTA, max_reward=MAX_REWARD)
     print(f"recorded: {table.num_rows:,} steps of another policy, {found.num_trajectories:,} trajectories")
     print(*found.problems, sep="\n", end="")
+    if found.guaranteed is not None:
+        print(f"proven: at least {found.guaranteed.low:.3f}, at most {found.guaranteed.high:.3f}")
     for row in found.estimators:
         cantelli = "none known" if row.cantelli is None else f"{row.cantelli:.3f}"
         print(
