@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help train quick test lint types format docs wheel bench soak release clean
+.PHONY: help train quick test lint types format docs wheel bench figures soak release clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -21,12 +21,14 @@ train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
 	$(BIN)/python jobs/train.py $(ARGS)
 
 # Ray cannot be imported in it: whatever needs Ray belongs into `make test`.
-quick: $(READY) ## Run the tests of core, environments and rollouts (a minute)
-	$(BIN)/python -m pytest -n 2 --without-ray tests/core tests/envs tests/rollout tests/test_layers.py
+quick: $(READY) ## Run the tests that need no Ray (a minute)
+	$(BIN)/python -m pytest -n 2 --without-ray \
+		tests/boundary tests/numerics tests/plans tests/data tests/policies tests/estimators tests/optim \
+		tests/envs tests/rollout tests/test_layers.py
 
-# One process more than two cores have: many tests wait for processes of Ray.
+# Twice as many processes as two cores: most tests wait for processes of Ray.
 test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .
@@ -39,7 +41,7 @@ format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## Write docs/api.md from the docstrings
+docs: $(READY) ## Write docs/api.md from the docstrings, and the table of settings
 	$(BIN)/python docs/make_api.py
 
 wheel: $(READY) ## Build the wheel; writes to dist/
@@ -48,7 +50,10 @@ wheel: $(READY) ## Build the wheel; writes to dist/
 
 bench: $(READY) ## Measure beside the alternatives (two hours); writes docs/performance
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
-	$(BIN)/python jobs/benchmark.py --results docs/performance --page docs/performance.md
+	$(BIN)/python -m benchmarks --results docs/performance --page docs/performance.md
+
+figures: $(READY) ## Make the paper's figures (many hours; ARGS=--draw-only: from finished trials); writes docs/results
+	$(BIN)/python -m paper all --results docs/results --page docs/results.md $(ARGS)
 
 soak: $(READY) ## Train beside a killer and compare every bit (30 minutes); writes to runs/
 	$(BIN)/ttray soak --progress $(ARGS)
