@@ -30,7 +30,7 @@ from ttray.data.ragged import RaggedBatch, as_tensors
 from ttray.estimators.surrogate import Sums, bound
 from ttray.numerics.threads import torch_threads
 from ttray.optim.improvement import BoundObjective, ImprovementSettings
-from ttray.optim.local_evaluator import LocalEvaluator, trained
+from ttray.optim.local_evaluator import LocalEvaluator, trainable_parameters
 from ttray.optim.shard_bound import Request
 from ttray.optim.shards import cut
 from ttray.policies.distributions import from_description
@@ -126,7 +126,7 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
     strategy = ttray.dcs.truncated(preset.horizon, preset.budget, gamma)
     table = ttray.collect(preset.environment, strategy=strategy, policy=module, gamma=gamma)
     info, batch = BatchInfo.from_table(table), as_tensors(table)
-    parameters = trained(module)
+    parameters = trainable_parameters(module)
 
     forward = partial(forward_train, module)
     settings = ImprovementSettings(gamma=gamma, delta=preset.delta)

@@ -24,7 +24,7 @@ from benchmarks.report import Finding, Reporter, plural
 from benchmarks.stragglers import GivenActors
 from benchmarks.timing import duration_s, in_turns, ratios
 from ttray.optim.improvement import ImprovementSettings
-from ttray.optim.local_evaluator import BoundEvaluator, LocalEvaluator, trained
+from ttray.optim.local_evaluator import BoundEvaluator, LocalEvaluator, trainable_parameters
 from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.optim.shards import cut
 from ttray.plans import dcs
@@ -171,7 +171,7 @@ def _step_of(holder: BoundEvaluator, module: nn.Module) -> Callable[[], float]:
 
 
 def _moved(module: nn.Module) -> Tensor:
-    start = parameters_to_vector(trained(module)).detach()
+    start = parameters_to_vector(trainable_parameters(module)).detach()
     return start + 1e-3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0))
 
 

@@ -14,7 +14,7 @@ from tests.support.modules import RefusingModule
 from tests.support.small import small_config, trained, weights_of
 from ttray.rllib import algorithm as own_algorithm
 from ttray.rllib import learner, standing
-from ttray.rllib.filtered_module import FilteredModule
+from ttray.rllib.normalized_module import NormalizedModule
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -93,7 +93,7 @@ def test_a_second_interruption_while_the_first_is_undone_changes_no_bit(monkeypa
         algorithm.train()
         before = remembered(algorithm)
         with monkeypatch.context() as patch:
-            patch.setattr(FilteredModule, "set_filter", interrupt)
+            patch.setattr(NormalizedModule, "set_filter", interrupt)
             patch.setattr(algorithm.learner_group, "set_state", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 algorithm.train()

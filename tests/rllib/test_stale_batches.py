@@ -9,7 +9,7 @@ from tests.support.modules import OwnModule
 from tests.support.small import small_config, weights_of
 from ttray.data.batch import BatchInfo
 from ttray.optim.improvement import StaleBatchError
-from ttray.rllib.filtered_module import FilteredModule
+from ttray.rllib.normalized_module import NormalizedModule
 
 
 class BolderModule(OwnModule):
@@ -47,7 +47,7 @@ def test_a_filter_is_among_the_weights():
         algorithm.train()
         handle = algorithm._collect()
         module = learner_module(algorithm)
-        assert isinstance(module, FilteredModule)
+        assert isinstance(module, NormalizedModule)
         module.mean += 1e-6
         with pytest.raises(StaleBatchError, match="other weights"):
             algorithm._improve(handle)

@@ -62,10 +62,10 @@ def test_auto_uses_the_free_cpus_and_has_others_wait_for_more_whatever_the_plans
         with room_for(1):
             handles = [service.collect(strategy, policy_for(probe())) for strategy in strategies]
             assert digest(handles[0].batch().table) == expected
-            assert len(service._dispatcher.crew.alive()) == 1
+            assert len(service._dispatcher.pool.alive()) == 1
             await_waiting({None: 15})  # as many as 16 in all, twice of what there is
         deadline = time.monotonic() + 120.0
-        while len(service._dispatcher.crew.alive()) < 2:  # one of them has found a place
+        while len(service._dispatcher.pool.alive()) < 2:  # one of them has found a place
             assert time.monotonic() < deadline
             service.collect(strategies[0], policy_for(probe()))
     await_waiting({})

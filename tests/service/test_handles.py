@@ -1,4 +1,4 @@
-"""Receipts prove the plan, rows stay where they were made, and lost rows are made again."""
+"""Receipts check_covers_plan the plan, rows stay where they were made, and lost rows are made again."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from tests.support.environments import mixed_strategy, policy_for, probe, strate
 from tests.support.service import checked_digest, local_service
 from ttray.data.batch import digest
 from ttray.service.handle import BatchHandle
-from ttray.service.receipt import prove
+from ttray.service.receipt import check_covers_plan
 
 # Tables of 100 kB and more stay in the object store; smaller ones travel with the answer.
 LARGE = ttray.dcs.truncated(horizon=360, budget=40_000, gamma=0.95)
@@ -81,7 +81,7 @@ def test_a_receipt_is_small_whatever_its_quota_holds(service):
 
 def test_receipts_that_are_not_the_plan_are_refused(small):
     first, second, third = small.receipts
-    prove([first, second, third], mixed_strategy())
+    check_covers_plan([first, second, third], mixed_strategy())
     fewer = dataclasses.replace(second, num_rows=second.num_rows - 1)
     for wrong in (
         [first, third],
@@ -91,9 +91,9 @@ def test_receipts_that_are_not_the_plan_are_refused(small):
         [first, fewer, third],
     ):
         with pytest.raises(RuntimeError, match="a bug in ttray"):
-            prove(wrong, mixed_strategy())
+            check_covers_plan(wrong, mixed_strategy())
     with pytest.raises(RuntimeError, match="a bug in ttray"):
-        prove([first, second, third], strategy_of(1, 1))
+        check_covers_plan([first, second, third], strategy_of(1, 1))
 
 
 def test_lost_rows_with_other_bits_are_an_error(service, small):

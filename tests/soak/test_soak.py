@@ -1,4 +1,4 @@
-"""A short soak on a real Ray, and the killer on processes of its own."""
+"""A short soak on a real Ray, and the injector on processes of its own."""
 
 import itertools
 import json
@@ -88,37 +88,40 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_the_killer_strikes_only_while_it_may_and_lets_the_stopped_go_on(victim):
+def test_the_injector_strikes_only_while_it_may_and_lets_the_stopped_go_on(victim):
     stop, kill = Disturbance(0.0, STOP, 0.0, 600.0), Disturbance(0.0, KILL, 0.5)
-    with FaultInjector([stop], lambda: {7: victim.pid}) as killer:
+    with FaultInjector([stop], lambda: {7: victim.pid}) as injector:
         time.sleep(0.1)
-        assert not killer.struck
-        with killer.striking():
-            until(lambda: killer.struck)
+        assert not injector.struck
+        with injector.striking():
+            until(lambda: injector.struck)
         until(lambda: state_of(victim) == "T")
-    assert [(each.planned, each.whom) for each in killer.struck] == [(stop, 7)]
+    assert [(each.planned, each.whom) for each in injector.struck] == [(stop, 7)]
     until(lambda: state_of(victim) == "S")
-    with FaultInjector([kill], lambda: {1: 0, 7: victim.pid}) as killer, killer.striking():
+    with FaultInjector([kill], lambda: {1: 0, 7: victim.pid}) as injector, injector.striking():
         assert victim.wait(60) == -signal.SIGKILL
-    assert killer.struck[0].whom == 7
+    assert injector.struck[0].whom == 7
 
 
-def test_the_killer_spares_what_is_not_rays_and_says_when_it_fails():
+def test_the_injector_spares_what_is_not_rays_and_says_when_it_fails():
     with subprocess.Popen(["sleep", "600"]) as stranger:
         with (
-            FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: {1: stranger.pid}) as killer,
-            killer.striking(),
+            FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: {1: stranger.pid}) as injector,
+            injector.striking(),
         ):
-            until(lambda: killer.struck)
+            until(lambda: injector.struck)
         assert stranger.poll() is None
         stranger.kill()
-    with FaultInjector([Disturbance(0.0, KILL, 0.0)], dict) as killer, killer.striking():
-        until(lambda: killer.struck)
-    assert killer.struck[0].whom is None
-    with FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: 1 / 0) as killer:
-        with killer.striking():
-            until(lambda: killer._problem)
-        with pytest.raises(RuntimeError, match="the killer has failed: ZeroDivisionError"), killer.striking():
+    with FaultInjector([Disturbance(0.0, KILL, 0.0)], dict) as injector, injector.striking():
+        until(lambda: injector.struck)
+    assert injector.struck[0].whom is None
+    with FaultInjector([Disturbance(0.0, KILL, 0.0)], lambda: 1 / 0) as injector:
+        with injector.striking():
+            until(lambda: injector._problem)
+        with (
+            pytest.raises(RuntimeError, match="the fault injector has failed: ZeroDivisionError"),
+            injector.striking(),
+        ):
             pass
 
 
@@ -145,12 +148,12 @@ def test_a_short_soak_survives_with_every_bit(tmp_path):
 def test_a_single_other_bit_is_seen():
     """Two pairs of trainings in this process: alike, and with different seeds."""
     trainings = [small_config(seed=seed).build_algo() for seed in (0, 0, 0, 1)]
-    killer = FaultInjector([], dict)
+    injector = FaultInjector([], dict)
     try:
         result = SoakResult(Run.of(num_env_runners=1), Schedule(0, 1.0))
-        result.iterations.append(_iteration(trainings[:2], killer))
+        result.iterations.append(_iteration(trainings[:2], injector))
         assert result.is_survived
-        result.iterations.append(_iteration(trainings[2:], killer))
+        result.iterations.append(_iteration(trainings[2:], injector))
         assert not result.is_same
         assert not result.is_survived
     finally:

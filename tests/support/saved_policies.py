@@ -7,9 +7,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.policies.running_mean_std import RunningMeanStd
 from ttray.rllib.catalog_module import CatalogModule
-from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.module_files import policy_files
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rollout.policy_files import Training
 
 TRAINING = Training("Nowhere-v0", True, {}, horizon=5, budget=20, gamma=0.9)
@@ -25,7 +25,7 @@ def make_module(observation_space, action_space, *, is_normalised=False, model_c
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = (FilteredModule.around(spec) if is_normalised else spec).build()
+        module = (NormalizedModule.around(spec) if is_normalised else spec).build()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in module.parameters():  # the last layer begins close to a constant

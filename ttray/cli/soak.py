@@ -42,7 +42,7 @@ def soak(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Train beside a killer, and compare every bit with peace.
+    """Train while workers and nodes are killed, and compare every bit.
 
     Env runners are killed and stopped for seconds, nodes are lost, by a schedule of the seed. The same
     training in this process is a step behind; the first bit that differs ends it, with exit code 1. Ctrl-C

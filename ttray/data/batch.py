@@ -112,12 +112,12 @@ class Batch:
         Raises:
             ValueError: The tables do not hold exactly what `info.strategy` planned.
         """
-        batch = cls.join_proved(info, tables)
+        batch = cls.join_unchecked(info, tables)
         validate(batch.table, info.strategy)
         return batch
 
     @classmethod
-    def join_proved(cls, info: BatchInfo, tables: Sequence[pa.Table]) -> Batch:
+    def join_unchecked(cls, info: BatchInfo, tables: Sequence[pa.Table]) -> Batch:
         """Joins tables of which it is known that they are the plan, in their order."""
         for position, table in enumerate(tables):
             if table.schema != tables[0].schema:

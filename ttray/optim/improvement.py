@@ -22,7 +22,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from ttray.boundary.fields import check_kind
 from ttray.data.batch import BatchInfo
 from ttray.estimators.surrogate import Sums, bound
-from ttray.optim.local_evaluator import BoundEvaluator, trained
+from ttray.optim.local_evaluator import BoundEvaluator, trainable_parameters
 from ttray.optim.search import maximise
 from ttray.optim.shard_bound import BoundSpec, Forward, PartFacts, Request, WeightSums
 from ttray.settings.model import Rule, settings_class
@@ -154,7 +154,7 @@ def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementS
     """
     facts: PartFacts = evaluator.answer(Request("facts"))
     _check_densities(facts)
-    start = parameters_to_vector(trained(module)).detach()
+    start = parameters_to_vector(trainable_parameters(module)).detach()
     at_start = Sums(*torch.tensor([facts.estimate, facts.penalty], dtype=torch.float64))
     objective = BoundObjective(
         evaluator,
@@ -165,7 +165,7 @@ def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementS
     result = maximise(objective, start, settings.search)
     penalty = objective.sums(result.parameters).penalty
     weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
-    vector_to_parameters(result.parameters, trained(module))
+    vector_to_parameters(result.parameters, trainable_parameters(module))
     return {
         "bound_before": result.value_before,
         "bound_after": result.value_after,

@@ -35,7 +35,7 @@ class _Hand:
 
     def __init__(self, spec: BoundSpec) -> None:
         self.module = copy.deepcopy(spec.module)
-        self.parameters = trained(self.module)
+        self.parameters = trainable_parameters(self.module)
         # In one piece, so that one copy moves them all, and aligned alike wherever they come from.
         self._vector = parameters_to_vector(self.parameters).detach()
         vector_to_parameters(self._vector, self.parameters)
@@ -174,6 +174,6 @@ def _until(positions: Iterator[int], stop: int) -> Iterator[int]:
     return itertools.takewhile(lambda position: position < stop, positions)
 
 
-def trained(module: nn.Module) -> list[nn.Parameter]:
+def trainable_parameters(module: nn.Module) -> list[nn.Parameter]:
     """The parameters that a search changes."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]

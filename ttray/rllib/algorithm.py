@@ -19,7 +19,7 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from ttray.estimators.bound_monitor import LOG as forecasts
+from ttray.estimators.bound_monitor import LOG as bound_monitor_log
 from ttray.estimators.bound_monitor import BoundMonitor
 from ttray.numerics.seeding import evaluation_iteration
 from ttray.optim.run_statistics import RunStatistics
@@ -71,8 +71,8 @@ class TTPOIS(StandingAlgorithm):
             settings=self.config.dispatch_settings(),
             needs=self.config.worker_needs(),
         )
-        experience = RunStatistics.empty(self.config.horizon)
-        self._standing = Standing(self.config.seed, 0, experience, BoundMonitor(), *self._published())
+        statistics = RunStatistics.empty(self.config.horizon)
+        self._standing = Standing(self.config.seed, 0, statistics, BoundMonitor(), *self._published())
 
     def worker_actors(self) -> Mapping[int, Any]:
         """The Ray actors that collect, by number, for who watches them; none before a batch."""
@@ -92,7 +92,7 @@ class TTPOIS(StandingAlgorithm):
 
         f_t is what the batches so far tell; NaN where no step was seen twice.
         """
-        observed = self._standing.experience.observed
+        observed = self._standing.statistics.observed
         strategy = self._last.info.strategy if self._last else self.config.data_collection_strategy(observed)
         unknown = np.full(strategy.horizon, np.nan)
         variances = unknown if observed is None else observed.variances()
@@ -106,21 +106,21 @@ class TTPOIS(StandingAlgorithm):
         with self.metrics.log_time((TIMERS, "collect"), reduce="mean", window=1):
             handle = self._collect()
         with self.metrics.log_time((TIMERS, "improve"), reduce="mean", window=1):
-            experience, forecast = self._improve(handle)
+            statistics, monitor = self._improve(handle)
         with self.metrics.log_time((TIMERS, "publish"), reduce="mean", window=1):
             weights, policy = self._published()
         number = self._standing.num_batches + 1
-        self._standing = Standing(self._standing.run_seed, number, experience, forecast, weights, policy)
-        if forecast.problem and not self._is_told:  # once: a return that is as high as it can be stays level
+        self._standing = Standing(self._standing.run_seed, number, statistics, monitor, weights, policy)
+        if monitor.problem and not self._is_told:  # once: a return that is as high as it can be stays level
             self._is_told = True
-            forecasts.warning("iteration %d: %s", number, forecast.problem)
+            bound_monitor_log.warning("iteration %d: %s", number, monitor.problem)
 
     def _collect(self) -> BatchHandle:
         self._last = None  # its rows may be as many as those to come
         standing = self._standing
         self._service.seed = standing.run_seed
         handle = self._service.collect(
-            self.config.data_collection_strategy(standing.experience.observed),
+            self.config.data_collection_strategy(standing.statistics.observed),
             standing.policy,
             iteration=standing.num_batches,
             gamma=self.config.gamma,
@@ -133,8 +133,8 @@ class TTPOIS(StandingAlgorithm):
         returns = {
             "discounted_return": handle.discounted_return,
             "episode_return_mean": handle.undiscounted_return,
-            "predicted_gain": standing.forecast.predicted_gain,
-            "measured_gain": standing.forecast.measured_gain(handle.discounted_return),
+            "predicted_gain": standing.monitor.predicted_gain,
+            "measured_gain": standing.monitor.measured_gain(handle.discounted_return),
         }
         self._log(ENV_RUNNER_RESULTS, returns | counters(handle.stats, handle.transfer_time_s))
         self.metrics.log_value(
@@ -145,7 +145,7 @@ class TTPOIS(StandingAlgorithm):
         return handle
 
     def _improve(self, handle: BatchHandle) -> tuple[RunStatistics, BoundMonitor]:
-        data = BatchTrainingData(handle=handle, experience=self._standing.experience)
+        data = BatchTrainingData(handle=handle, statistics=self._standing.statistics)
         with watched_head():  # RLlib waits for a learner elsewhere without a word
             results = self.learner_group.update(training_data=data)
         if not results:
@@ -155,15 +155,15 @@ class TTPOIS(StandingAlgorithm):
             problem: Exception = results[0]["error"]
             problem.add_note(f"in the learner, iteration {self._standing.num_batches}")
             raise problem
-        experience: RunStatistics = results[0].pop("experience")
+        statistics: RunStatistics = results[0].pop("statistics")
         record_optimisation(self._service.facts.name, results[0]["optimise_time_s"])
         for key, value in results[0].items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, key), value, reduce="item")
-        forecast = self._standing.forecast.after(handle.discounted_return, results[0]["gain"])
+        monitor = self._standing.monitor.after(handle.discounted_return, results[0]["gain"])
         self.metrics.log_value(
-            (ENV_RUNNER_RESULTS, "is_gain_followed"), forecast.problem is None, reduce="item"
+            (ENV_RUNNER_RESULTS, "is_gain_followed"), monitor.problem is None, reduce="item"
         )
-        return experience, forecast
+        return statistics, monitor
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Evaluates the policy on exactly `evaluation_duration` full-length trajectories, or to an accuracy.

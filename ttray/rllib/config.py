@@ -21,9 +21,9 @@ from ttray.plans.dcs import DataCollectionStrategy
 from ttray.rllib import unsupported_settings
 from ttray.rllib.catalog_module import CatalogModule, check_model_config
 from ttray.rllib.environments import FunctionOfEnvironment
-from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.settings import CHECKS, lists_settings
 from ttray.service.worker_needs import WorkerNeeds
 from ttray.settings.rules import check_num_env_runners
@@ -203,7 +203,7 @@ class TTPOISConfig(AlgorithmConfig):
         return spec
 
     def _filtered(self, spec: RLModuleSpec) -> RLModuleSpec:
-        return spec if self.observation_filter == "NoFilter" else FilteredModule.around(spec)
+        return spec if self.observation_filter == "NoFilter" else NormalizedModule.around(spec)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """The paper's network, or RLlib's default model where `rl_module(model_config=...)` says which."""

@@ -22,7 +22,7 @@ from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.run_statistics import RunStatistics, StepRewards
 from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.policies.weights_digest import weights_digest
-from ttray.rllib.filtered_module import FilteredModule
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.torch_policy import observation_structure
 from ttray.service.builds import build
 from ttray.service.handle import BatchHandle
@@ -38,14 +38,14 @@ class BatchTrainingData(TrainingData):
     """
 
     handle: BatchHandle | None = None
-    experience: RunStatistics | None = None
+    statistics: RunStatistics | None = None
 
     def validate(self) -> None:
-        """Raises unless there is a batch, and the experience before it."""
+        """Raises unless there is a batch, and the statistics before it."""
         if self.handle is None:
             raise ValueError("give the handle of a batch")
-        if self.experience is None:
-            raise ValueError("give the experience before the batch; RunStatistics.empty before the first one")
+        if self.statistics is None:
+            raise ValueError("give the statistics before the batch; RunStatistics.empty before the first one")
 
     def shard(self, num_shards: int, **kwargs: Any) -> list[tuple[TrainingData, dict[str, Any]]]:
         """The whole batch for the only learner."""
@@ -75,35 +75,35 @@ class WholeBatchLearner(TorchLearner):
         """Improves the policy on a batch.
 
         Returns:
-            The learner's metrics, and `experience`: what is known after the batch, found here because
+            The learner's metrics, and `statistics`: what is known after the batch, found here because
             the rows are here. Or `error`: what was raised, because RLlib gives up a remote learner that does.
             In either case `build`, of this process.
         """
         training_data.validate()
         assert training_data.handle is not None
-        assert training_data.experience is not None
-        experience = training_data.experience
+        assert training_data.statistics is not None
+        statistics = training_data.statistics
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         settings: ImprovementSettings = self.config.improvement_settings()
         # As the policy that sampled: dropout or means over a batch would be no function of a state.
         module.eval()
         started = time.perf_counter()
         try:
-            baseline = experience.baseline.values() if settings.baseline == "per_step" else None
+            baseline = statistics.baseline.values() if settings.baseline == "per_step" else None
             info = training_data.handle.info
             check_sampled_by(info, weights_digest(module.get_state(inference_only=True)))
             spec = settings.spec(module, forward_train, info, baseline)
             with self._evaluator(training_data.handle, spec, settings) as evaluator:
                 metrics = improve(module, evaluator, settings)
                 rewards = StepRewards.of(evaluator, info.strategy)
-                after = experience.after(rewards, info.strategy, settings.gamma)
-                if isinstance(module, FilteredModule):  # from the next batch on
+                after = statistics.after(rewards, info.strategy, settings.gamma)
+                if isinstance(module, NormalizedModule):  # from the next batch on
                     after = after.having_seen(evaluator.answer(Request("moments")))
                     assert after.moments is not None
                     module.set_filter(after.moments)
         except Exception as problem:
             return {"error": _portable(problem), "build": build()}
-        metrics["experience"], metrics["build"] = after, build()
+        metrics["statistics"], metrics["build"] = after, build()
         metrics["optimise_time_s"] = time.perf_counter() - started
         return metrics
 

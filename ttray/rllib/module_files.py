@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ttray.boundary.fields import brief
 from ttray.rllib.catalog_module import CatalogModule, check_plain_model_config
-from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.module import PolicyModule
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rollout.policy_files import (
     DESCRIPTION,
     FORMAT,
@@ -89,7 +89,7 @@ def named_class(name: str) -> type[RLModule]:
 
 def _description(module: RLModule) -> dict[str, Any]:
     """What builds the module again, as far as numbers and words can tell."""
-    inner = module.inner if isinstance(module, FilteredModule) else module
+    inner = module.inner if isinstance(module, NormalizedModule) else module
     config = inner.model_config
     config = dataclasses.asdict(config) if isinstance(config, DefaultModelConfig) else dict(config or {})
     if isinstance(inner, CatalogModule):  # weights that are loaded need no initialiser
@@ -137,7 +137,7 @@ def _specification(
         inference_only=bool(found["inference_only"]),
         model_config=config,
     )
-    return FilteredModule.around(spec) if found["is_filtered"] else spec
+    return NormalizedModule.around(spec) if found["is_filtered"] else spec
 
 
 def _check_sizes(config: dict[str, Any], spaces: tuple[Space, Space], num_weights: int) -> None:

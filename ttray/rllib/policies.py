@@ -20,9 +20,9 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import Tensor
 
 from ttray.rllib.algorithm_actors import actor_of_algorithm
-from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.module_actor import ModuleActor
 from ttray.rllib.module_files import load_module
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.sent_actions import (
     CLIPPED,
     RESCALED,
@@ -177,7 +177,7 @@ class RescaledPolicy:
 
 def policy_of_module(module: RLModule) -> Policy:
     """The quickest form of a module: its own NumPy form where it has one."""
-    if isinstance(module, FilteredModule):
+    if isinstance(module, NormalizedModule):
         mean, scale = module.mean.cpu().numpy().copy(), module.scale.cpu().numpy().copy()
         return FilteredPolicy(policy_of_module(module.inner), mean, scale)
     return module.to_policy() if _has_numpy_form(module) else TorchPolicy(module)

@@ -21,7 +21,7 @@ from ttray.boundary.fields import (
     check_one_of,
     optional,
 )
-from ttray.rllib.filtered_module import FILTERS
+from ttray.rllib.normalized_module import FILTERS
 from ttray.settings.model import Setting
 from ttray.settings.rules import MAX_TRAINING_SEED, check_amount
 from ttray.settings.training import SETTINGS

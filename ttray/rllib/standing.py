@@ -36,16 +36,16 @@ class Standing:
     Attributes:
         run_seed: Of all random streams.
         num_batches: How many iterations there were.
-        experience: What their batches told.
-        forecast: What the bound promised, and what became of it.
+        statistics: What their batches told.
+        monitor: What the bound promised, and what became of it.
         weights: Of the learner's module.
         policy: The module with these weights, as quotas carry it.
     """
 
     run_seed: int
     num_batches: int
-    experience: RunStatistics
-    forecast: BoundMonitor
+    statistics: RunStatistics
+    monitor: BoundMonitor
     weights: Mapping[str, Any]
     policy: Policy
 
@@ -59,8 +59,8 @@ class Standing:
         return {
             "run_seed": self.run_seed,
             "num_batches": self.num_batches,
-            "experience": self.experience.to_arrays(),
-            "forecast": self.forecast.to_state(),
+            "experience": self.statistics.to_arrays(),
+            "forecast": self.monitor.to_state(),
         }
 
 
@@ -149,8 +149,8 @@ class StandingAlgorithm(OwnWorkersAlgorithm):
     def _take_over(self, state: dict[str, Any]) -> None:
         super().set_state(state)
         found = self._standing.to_state() | state.get(_STATE, {})
-        experience = RunStatistics.from_arrays(found["experience"])
-        usable = experience.is_of(self.config.horizon, self.config.gamma)
+        statistics = RunStatistics.from_arrays(found["experience"])
+        usable = statistics.is_of(self.config.horizon, self.config.gamma)
         if not usable:
             _LOG.warning(
                 "the checkpoint is of another horizon or discount than %d and %s: what it knows of "
@@ -161,7 +161,7 @@ class StandingAlgorithm(OwnWorkersAlgorithm):
         self._standing = Standing(
             found["run_seed"],
             found["num_batches"],
-            experience if usable else experience.without_rewards(self.config.horizon),
+            statistics if usable else statistics.without_rewards(self.config.horizon),
             BoundMonitor.from_state(found["forecast"]) if usable else BoundMonitor(),
             *self._published(),
         )

@@ -71,10 +71,10 @@ class TrainingResult:
     @property
     def problem(self) -> str | None:
         """Says that the bound's last gains were not followed by gains in return; None if they were."""
-        forecast = BoundMonitor()
+        monitor = BoundMonitor()
         for row in self.rows:
-            forecast = forecast.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
-        return forecast.problem
+            monitor = monitor.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
+        return monitor.problem
 
     @property
     def num_planned_steps(self) -> int:

@@ -1,4 +1,4 @@
-"""The tally of a collection: its quotas, the receipts that came back, and what they cost."""
+"""The state of a collection: its quotas, the receipts that came back, and what they cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ttray.data.batch import BatchInfo
 from ttray.plans.quotas import Quota
 from ttray.service.metrics import CollectionStats
 from ttray.service.progress import Progress
-from ttray.service.receipt import Receipt, prove
+from ttray.service.receipt import Receipt, check_covers_plan
 
 
 @dataclass
@@ -72,7 +72,7 @@ class CollectionState:
     def finish(self, info: BatchInfo) -> CollectionStats:
         """Proves from the receipts that the batch is the plan; returns what it cost."""
         receipts = [receipt for receipt, _ in self.in_order()]
-        prove(receipts, info.strategy)
+        check_covers_plan(receipts, info.strategy)
         stats = [receipt.stats for receipt in receipts]
         time_of_worker: dict[str, float] = defaultdict(float)
         for receipt in receipts:

@@ -65,7 +65,7 @@ class _Collection:
 
     work: Work
     shared: Any
-    tally: CollectionState
+    state: CollectionState
     num_steps: Mapping[int, int]
     quotas: dict[int, Quota]
     pending: list[int]  # a heap of indices: the longest trajectories first
@@ -102,7 +102,7 @@ class Dispatcher:
     def __init__(self, settings: DispatchSettings) -> None:
         self._settings = settings
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.crew = WorkerPool(self._events)
+        self.pool = WorkerPool(self._events)
         self._flights: dict[int, _Flight] = {}  # in the order in which they left, of whichever collection
         self._numbers = itertools.count()
         self._pace = StragglerDetector()
@@ -115,10 +115,10 @@ class Dispatcher:
         if not self._is_whole:
             self._ask_all_anew()
         self._is_whole = False
-        self.crew.set_members(channels)
+        self.pool.set_members(channels)
         self._take_events(0.0)
         self._is_whole = True
-        return self.crew.num_expected({flight.worker for flight in self._flights.values()})
+        return self.pool.num_expected({flight.worker for flight in self._flights.values()})
 
     def _ask_all_anew(self) -> None:
         """Mends what an interruption has left: whoever answers is idle, and earlier answers count no more.
@@ -128,18 +128,18 @@ class Dispatcher:
         """
         self._abandoned |= {flight.worker: self._due(flight) for flight in self._flights.values()}
         self._flights.clear()
-        self.crew = self.crew.anew()
+        self.pool = self.pool.anew()
 
     def available(self) -> dict[int, Channel]:
         """The workers that would answer at once, as far as is known."""
-        useless = self.crew.slow | {flight.worker for flight in self._flights.values()}
-        return {worker: self.crew.channels[worker] for worker in self.crew.alive() - useless}
+        useless = self.pool.slow | {flight.worker for flight in self._flights.values()}
+        return {worker: self.pool.channels[worker] for worker in self.pool.alive() - useless}
 
     def collect(
         self,
         work: Work,
         shared: Any,
-        tally: CollectionState,
+        state: CollectionState,
         num_steps: Mapping[int, int],
         on_progress: OnProgress | None,
     ) -> None:
@@ -148,7 +148,7 @@ class Dispatcher:
         Args:
             work: What they have in common.
             shared: The same as the channels send it.
-            tally: Which quotas; takes what comes back.
+            state: Which quotas; takes what comes back.
             num_steps: Planned steps of each quota, by index.
             on_progress: Told whenever a quota is done.
 
@@ -156,50 +156,50 @@ class Dispatcher:
             CollectionError: A quota failed too often, or no worker came back in time.
             BuildError: A worker computes with other software than this process.
         """
-        quotas = {quota.index: quota for quota in tally.quotas}
-        self._current = now = _Collection(work, shared, tally, num_steps, quotas, pending=sorted(quotas))
+        quotas = {quota.index: quota for quota in state.quotas}
+        self._current = now = _Collection(work, shared, state, num_steps, quotas, pending=sorted(quotas))
         self._pace.begin()
         self._is_whole = False
         last_life = time.monotonic()
         try:
-            while not tally.is_complete():
+            while not state.is_complete():
                 self._deal(now)
-                if self._flights or self._abandoned or self.crew.has_idle():
+                if self._flights or self._abandoned or self.pool.has_idle():
                     last_life = time.monotonic()
                 elif (
-                    len(self.crew.gone) == len(self.crew.channels)
+                    len(self.pool.gone) == len(self.pool.channels)
                     or time.monotonic() - last_life > self._settings.env_runner_wait_s
                 ):
                     raise self._nobody_left()
                 self._take_events(self._patience(now))
                 self._end_overdue()
-                self.crew.ping_due()
-                self.crew.report_unplaced()
+                self.pool.ping_due()
+                self.pool.report_unplaced()
                 if on_progress and not now.has_lost:
-                    on_progress(tally.progress())
+                    on_progress(state.progress())
                 now.has_lost = False
             self._is_whole = True
         finally:
             self._current = None  # what is still on its way belongs to nobody now
 
     def _deal(self, now: _Collection) -> None:
-        while now.pending and self.crew.has_idle():
+        while now.pending and self.pool.has_idle():
             self._send(now, now.quotas[heapq.heappop(now.pending)])
         if not self._settings.backup_quotas:
             return
-        while not now.pending and self.crew.has_idle() and (flight := self._straggler(now)):
+        while not now.pending and self.pool.has_idle() and (flight := self._straggler(now)):
             logger.info("%s: worker %d is late; sending a copy", flight.name, flight.worker)
-            now.tally.backed_up.append(flight.quota)
+            now.state.backed_up.append(flight.quota)
             self._send(now, flight.quota)
         # A plan for the others leaves nothing to those that were too slow: they would stay out for ever.
-        while not now.pending and now.out and (worker := self.crew.next_idle_slow()) is not None:
+        while not now.pending and now.out and (worker := self.pool.next_idle_slow()) is not None:
             self._launch(_Flight(now, now.out[-1].quota, worker, time.monotonic(), is_trial=True))
 
     def _send(self, now: _Collection, quota: Quota) -> None:
-        worker = self.crew.next_idle()
+        worker = self.pool.next_idle()
         flight = _Flight(now, quota, worker, time.monotonic())
         now.copies[quota.index] += 1
-        (now.suspect if worker in self.crew.slow else now.out).append(flight)
+        (now.suspect if worker in self.pool.slow else now.out).append(flight)
         self._launch(flight)
 
     def _launch(self, flight: _Flight) -> None:
@@ -211,7 +211,7 @@ class Dispatcher:
             time_s = time.monotonic() - flight.sent
             self._events.put(partial(self._take_answer, number, answer, time_s))
 
-        self.crew.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
+        self.pool.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
 
     def _straggler(self, now: _Collection) -> _Flight | None:
         """The flight that has been out longest, if that is too long. Workers that were slow have no grace."""
@@ -225,7 +225,7 @@ class Dispatcher:
     def _is_alone(self, flight: _Flight) -> bool:
         """Whether a quota is still on its way, once."""
         index, now = flight.quota.index, flight.collection
-        return index not in now.tally.receipts and now.copies[index] == 1
+        return index not in now.state.receipts and now.copies[index] == 1
 
     def _late_in(self, flight: _Flight) -> float:
         """Seconds until a flight is late."""
@@ -236,8 +236,8 @@ class Dispatcher:
         instant = time.monotonic()
         # Flights are in the order in which they left, and all have the same time: the first is due first.
         waits = [self._due(flight) - instant for flight in islice(self._flights.values(), 1)]
-        waits += [when - instant for when in (self.crew.next_ping(),) if when is not None]
-        if self._settings.backup_quotas and not now.pending and now.out and self.crew.has_idle():
+        waits += [when - instant for when in (self.pool.next_ping(),) if when is not None]
+        if self._settings.backup_quotas and not now.pending and now.out and self.pool.has_idle():
             waits.append(self._late_in(now.out[0]))
         return max(min([_POLL_S, *waits]), 0.0)
 
@@ -260,33 +260,33 @@ class Dispatcher:
         now, worker, outcome = flight.collection, flight.worker, answer.outcome
         now.copies[flight.quota.index] -= not flight.is_trial
         if isinstance(outcome, Exception):
-            self.crew.ping(worker)
+            self.pool.ping(worker)
             if isinstance(outcome, RayTaskError):
                 self._lose(flight, _Loss.RAISE, f"worker {worker} raised: {cause_of(outcome)}")
             else:
                 self._lose(flight, _Loss.DEATH, death(now.work.info, worker, outcome))
             return
         # Of each answer: an actor may have been restarted elsewhere while nobody looked.
-        self.crew.vet(worker, outcome.worker, getattr(outcome, "build", None))
-        self.crew.rest(worker)
+        self.pool.vet(worker, outcome.worker, getattr(outcome, "build", None))
+        self.pool.rest(worker)
         if isinstance(outcome, Failure):
             if outcome.is_of_policy and now is self._current:
                 raise PolicyError(outcome.error)
             self._lose(flight, _Loss.ERROR, outcome.error)
             return
         is_late = time_s > self._pace.limit(now.num_steps[flight.quota.index])
-        if now is self._current and now.tally.add(outcome, answer.table, worker):
+        if now is self._current and now.state.add(outcome, answer.table, worker):
             self._pace.note(time_s, now.num_steps[flight.quota.index])
         elif is_late:
-            self.crew.slow.add(worker)  # others were quicker with the same quota
+            self.pool.slow.add(worker)  # others were quicker with the same quota
             return
         if not is_late:
-            self.crew.slow.discard(worker)
+            self.pool.slow.discard(worker)
 
     def _lose(self, flight: _Flight, loss: _Loss, problem: str) -> None:
         """Puts a lost quota back, unless it is there or elsewhere; raises when it is lost too often."""
         now, index = flight.collection, flight.quota.index
-        if now is not self._current or index in now.tally.receipts or flight.is_trial:
+        if now is not self._current or index in now.state.receipts or flight.is_trial:
             return
         now.losses[index, loss] += 1
         if now.losses[index, loss] >= loss.limit(self._settings):
@@ -295,17 +295,17 @@ class Dispatcher:
         now.has_lost = True
         if now.copies[index] == 0:
             logger.warning("%s failed, sending it again: %s", flight.name, first_line(problem))
-            now.tally.sent_again.append(flight.quota)
+            now.state.sent_again.append(flight.quota)
             heapq.heappush(now.pending, index)
 
     def _end_overdue(self) -> None:
         """Kills the workers that hang."""
         now = time.monotonic()
-        self._abandoned = {w: due for w, due in self._abandoned.items() if self.crew.is_asked(w)}
+        self._abandoned = {w: due for w, due in self._abandoned.items() if self.pool.is_asked(w)}
         for worker in [worker for worker, due in self._abandoned.items() if due <= now]:
             logger.warning("worker %d hangs in an interrupted collection and is killed", worker)
             del self._abandoned[worker]
-            self.crew.channels[worker].kill()
+            self.pool.channels[worker].kill()
         late = dict(takewhile(lambda item: self._due(item[1]) <= now, self._flights.items()))
         for number, flight in late.items():
             del self._flights[number]
@@ -315,13 +315,13 @@ class Dispatcher:
                 "(quota_timeout_s) and was killed"
             )
             logger.warning("%s: %s", flight.name, problem)
-            if flight.worker in self.crew.channels:
-                self.crew.channels[flight.worker].kill()
-                self.crew.ping(flight.worker)
+            if flight.worker in self.pool.channels:
+                self.pool.channels[flight.worker].kill()
+                self.pool.ping(flight.worker)
             self._lose(flight, _Loss.HANG, f"{problem}; raise it if quotas may take longer")
 
     def _nobody_left(self) -> CollectionError:
-        number, gone = len(self.crew.channels), self.crew.gone
+        number, gone = len(self.pool.channels), self.pool.gone
         if len(gone) == number:
             last = cause_of(list(gone.values())[-1])
             return CollectionError(f"all {number} rollout workers are gone for good. The last death:\n{last}")

@@ -98,7 +98,7 @@ class Failure:
     is_of_policy: bool = False
 
 
-def prove(receipts: Sequence[Receipt], strategy: DataCollectionStrategy) -> None:
+def check_covers_plan(receipts: Sequence[Receipt], strategy: DataCollectionStrategy) -> None:
     """Raises RuntimeError unless receipts cover a plan: every trajectory once, every step there or saved.
 
     Args:

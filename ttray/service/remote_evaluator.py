@@ -49,7 +49,7 @@ class _Flight:
 
 
 class RemoteEvaluator:
-    """An evaluator whose parts are on the shelves of workers; a context manager that lets them go.
+    """An evaluator whose parts are kept by workers; a context manager that lets them go.
 
     Args:
         spec: Of the whole batch.

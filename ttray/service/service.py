@@ -105,17 +105,17 @@ class RolloutService:
         """Ends the workers that this service has started, and closes the environments in this process."""
         self._worker.close()
         if self._supplier is not None:
-            self._supplier.stop(self._dispatcher.crew.idle())
+            self._supplier.stop(self._dispatcher.pool.idle())
             self._dispatcher.set_workers({})
 
     def actors(self) -> Mapping[int, Any]:
         """The Ray actors that collect, by number; there are none before the first collection."""
-        channels = self._dispatcher.crew.channels
+        channels = self._dispatcher.pool.channels
         return {worker: each.actor for worker, each in channels.items() if isinstance(each, ActorChannel)}
 
     def processes(self) -> Mapping[int, int]:
         """The process ids of the workers that are alive, by number, for who watches or disturbs them."""
-        return self._dispatcher.crew.processes()
+        return self._dispatcher.pool.processes()
 
     def collect(
         self,
@@ -207,16 +207,16 @@ class RolloutService:
     def collect_work(self, work: Work, on_progress: OnProgress | None = None) -> BatchHandle:
         """Collects a batch whose work is made already; see `collect`."""
         if self._supplier is None:
-            tally = self._planned(work, 1)
-            self._collect_here(work, tally, on_progress)
-            return self._handle(work, tally)
+            state = self._planned(work, 1)
+            self._collect_here(work, state, on_progress)
+            return self._handle(work, state)
         with watched_head():
-            tally = self._planned(work, self._engage(work))
+            state = self._planned(work, self._engage(work))
             shared = _put(work)
-            self._collect_elsewhere(work, shared, tally, on_progress)
+            self._collect_elsewhere(work, shared, state, on_progress)
         return self._handle(
             work,
-            tally,
+            state,
             recollect=partial(self._recollect, work, shared),
             recollect_elsewhere=CollectHere(self._maker, shared),
         )
@@ -226,54 +226,54 @@ class RolloutService:
         assert self._supplier is not None
         plan, known = work.info.strategy, self._step_time_s
         demand = Demand(plan.num_trajectories, None if known is None else known * plan.budget)
-        return self._dispatcher.set_workers(self._supplier.channels(self._dispatcher.crew.alive(), demand))
+        return self._dispatcher.set_workers(self._supplier.channels(self._dispatcher.pool.alive(), demand))
 
     def _planned(self, work: Work, num_workers: int) -> CollectionState:
         started = time.perf_counter()
         quotas = plan_quotas(work, num_workers, self._settings)
         return CollectionState(quotas, plan_time_s=time.perf_counter() - started, started=started)
 
-    def _collect_here(self, work: Work, tally: CollectionState, on_progress: OnProgress | None) -> None:
-        for quota in tally.quotas:
+    def _collect_here(self, work: Work, state: CollectionState, on_progress: OnProgress | None) -> None:
+        for quota in state.quotas:
             for attempt in range(1, self._settings.max_quota_attempts + 1):
                 answer, table = self._worker.collect(work, quota)
                 if not isinstance(answer, Failure):
-                    tally.add(answer, table)
+                    state.add(answer, table)
                     break
                 if answer.is_of_policy:
                     raise PolicyError(answer.error)
                 if attempt == self._settings.max_quota_attempts:
                     raise gave_up(quota, attempt, answer.error)
                 logger.warning("%s failed, trying again: %s", work.name(quota), first_line(answer.error))
-                tally.sent_again.append(quota)
+                state.sent_again.append(quota)
             if on_progress:
-                on_progress(tally.progress())
+                on_progress(state.progress())
 
     def _collect_elsewhere(
-        self, work: Work, shared: ray.ObjectRef, tally: CollectionState, on_progress: OnProgress | None = None
+        self, work: Work, shared: ray.ObjectRef, state: CollectionState, on_progress: OnProgress | None = None
     ) -> None:
         before = np.concatenate([[0], np.cumsum(trajectory_lengths(work.info.strategy), dtype=np.int64)])
-        num_steps = {quota.index: int(before[quota.stop] - before[quota.start]) for quota in tally.quotas}
-        self._dispatcher.collect(work, shared, tally, num_steps, on_progress)
+        num_steps = {quota.index: int(before[quota.stop] - before[quota.start]) for quota in state.quotas}
+        self._dispatcher.collect(work, shared, state, num_steps, on_progress)
 
     def _recollect(self, work: Work, shared: ray.ObjectRef, quotas: Sequence[Quota]) -> list[pa.Table]:
         """Collects quotas again whose tables were lost, until they are here."""
         found: dict[int, pa.Table] = {}
         while missing := [quota for quota in quotas if quota.index not in found]:
             self._engage(work)
-            tally = CollectionState(missing)
-            self._collect_elsewhere(work, shared, tally)
-            tables = fetch_tables([tally.tables[quota.index] for quota in missing])
+            state = CollectionState(missing)
+            self._collect_elsewhere(work, shared, state)
+            tables = fetch_tables([state.tables[quota.index] for quota in missing])
             found |= {
                 quota.index: table for quota, table in zip(missing, tables, strict=True) if table is not None
             }
         return [found[quota.index] for quota in quotas]
 
-    def _handle(self, work: Work, tally: CollectionState, **recollect: Any) -> BatchHandle:
-        stats = tally.finish(work.info)
+    def _handle(self, work: Work, state: CollectionState, **recollect: Any) -> BatchHandle:
+        stats = state.finish(work.info)
         record_collection(work.info, stats)
         self._step_time_s = stats.worker_time_s / work.info.strategy.budget
-        receipts, tables = zip(*tally.in_order(), strict=True)
+        receipts, tables = zip(*state.in_order(), strict=True)
         self._cpu_types.compare(receipt.cpu_type for receipt in receipts)
         return BatchHandle(
             work.info,
@@ -281,7 +281,7 @@ class RolloutService:
             tables,
             stats,
             workers=self._dispatcher.available() if work.in_parts else {},
-            makers=[tally.makers[quota.index] for quota in tally.quotas],
+            makers=[state.makers[quota.index] for quota in state.quotas],
             **recollect,
         )
 

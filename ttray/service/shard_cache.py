@@ -1,7 +1,7 @@
-"""The shelf of a worker: parts of a batch, kept ready for requests until the next batch comes.
+"""The shards that a worker keeps: parts of a batch, kept ready for requests until the next batch comes.
 
 A worker keeps nothing that it could not get again: every question says where the tables are, so one that
-lost its shelf with its process fetches them and goes on.
+lost them with its process fetches them and goes on.
 """
 
 from __future__ import annotations

@@ -77,14 +77,14 @@ class RolloutWorker:
 
     def __init__(self, maker: EnvironmentMaker) -> None:
         self._pool = SlotPool(maker)
-        self._shelf = ShardCache()
+        self._shards = ShardCache()
 
     def collect(self, work: Work, quota: Quota) -> tuple[Receipt | Failure, pa.Table | None]:
         """Collects a quota; an environment that fails is a failure in the answer, not a raise.
 
         After an error the environments are made anew: the next try starts from fresh ones.
         """
-        self._shelf.clear()  # of the batch before, which may be as large
+        self._shards.clear()  # of the batch before, which may be as large
         process = os.getpid()
         try:
             table, stats = collect_quota(
@@ -137,7 +137,7 @@ class RolloutWorker:
 
     def answer_parts(self, question: ShardRequest, values: NDArray[Any] | None) -> ShardReply:
         """Answers a question about parts of a batch, wherever it was collected."""
-        return self._shelf.answer(question, values)
+        return self._shards.answer(question, values)
 
     def ping(self) -> Sign:
         """Gives a sign of life."""

@@ -1,1 +1,1 @@
-"""Training beside a killer: what dies, what it costs, and whether a single bit of the result differs."""
+"""Training while workers are killed and stopped: what dies, what it costs, and whether any bit differs."""

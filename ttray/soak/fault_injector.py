@@ -1,4 +1,4 @@
-"""The killer: does to env runners and nodes what a schedule says, beside the training."""
+"""The fault injector: does to env runners and nodes what a schedule says, beside the training."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FaultInjector:
         self._schedule, self._processes, self._nodes = schedule, processes, nodes
         self._started = time.monotonic()
         self._may_strike, self._is_over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="killer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="injector", daemon=True)
         self._stopped: dict[threading.Timer, int] = {}
         self._problem: Exception | None = None
 
@@ -81,7 +81,7 @@ class FaultInjector:
             RuntimeError: It could not strike.
         """
         if self._problem:
-            raise RuntimeError(f"the killer has failed: {self._problem!r}")
+            raise RuntimeError(f"the fault injector has failed: {self._problem!r}")
         self._may_strike.set()
         try:
             yield

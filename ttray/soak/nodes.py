@@ -43,7 +43,7 @@ class Nodes:
                 head_node_args={**_COMMON, **reports, "num_cpus": 0, "_system_config": _PATIENCE},
             )
         # Only the head ends with this process by itself, and the others with the head: a node would set
-        # handlers of signals for that, which the killer's thread, where nodes join, must not.
+        # handlers of signals for that, which the injector's thread, where nodes join, must not.
         self._cluster = Cluster(shutdown_at_exit=False)
         self._cluster.head_node = head.head_node
         self._nodes: list[Any] = []

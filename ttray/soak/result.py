@@ -27,7 +27,7 @@ class Iteration:
     """An iteration of the disturbed training.
 
     Attributes:
-        begun_s: When, in seconds after the start of the killer; the first one is before it.
+        begun_s: When, in seconds after the start of the injector; the first one is before it.
         time_s: How long it took.
         num_env_runners: Those that have collected something.
         num_quotas_redispatched: Quotas that were sent again, because somebody died.
@@ -52,7 +52,7 @@ class SoakResult:
     Attributes:
         run: What was trained.
         schedule: What was to happen.
-        iterations: What each took. The first is before the killer, and starts the env runners.
+        iterations: What each took. The first is before the injector, and starts the env runners.
         disturbances: What happened.
         error: What ended the disturbed training, if anything did.
     """

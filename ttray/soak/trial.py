@@ -1,4 +1,4 @@
-"""A soak: a training beside a killer, compared after every iteration with the same training left in peace."""
+"""A soak: a training whose workers are killed, compared in every iteration with one left in peace."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def soak(
     stop_s: tuple[float, float] = (2.0, 15.0),
     on_iteration: OnIteration | None = None,
 ) -> SoakResult:
-    """Trains a run beside a killer, and the same run in this process, where nothing dies.
+    """Trains a run while its workers are killed, and the same run in this process, where nothing dies.
 
     The second is a step behind, so that a difference is known in the iteration in which it arises, and ends
     the soak; so does Ctrl-C, or an error of the disturbed training, which is then in the result.
 
     Args:
         run: What to train; needs env runners, for somebody must die.
-        minutes: When to stop. The clock, and the killer, start after the first iteration.
+        minutes: When to stop. The clock, and the injector, start after the first iteration.
         every_s: Mean time between disturbances.
         num_nodes: Of a cluster inside this machine, whose nodes are lost, too; 0 for an embedded Ray.
         stop_s: The shortest and the longest time for which an env runner is stopped.
@@ -56,14 +56,14 @@ def soak(
     result = SoakResult(run, schedule)
     with stop_requests() as requests, ray_to_disturb(run.num_env_runners, num_nodes) as nodes:
         pair = disturbed.build_algo(), calm.build_algo()
-        killer = FaultInjector(schedule, pair[0].worker_processes, nodes)
-        result.disturbances = killer.struck
+        injector = FaultInjector(schedule, pair[0].worker_processes, nodes)
+        result.disturbances = injector.struck
         try:
-            first = _iteration(pair, killer)  # env runners start, and nobody strikes
+            first = _iteration(pair, injector)  # env runners start, and nobody strikes
             result.iterations.append(replace(first, begun_s=-first.time_s))
-            with killer:
-                while killer.now_s < 60.0 * minutes and not requests and result.is_same:
-                    result.iterations.append(_iteration(pair, killer))
+            with injector:
+                while injector.now_s < 60.0 * minutes and not requests and result.is_same:
+                    result.iterations.append(_iteration(pair, injector))
                     if on_iteration:
                         on_iteration(result)
         except (RuntimeError, RayError) as error:  # of the disturbed one: the other has nothing to fail on
@@ -80,13 +80,13 @@ def _in_peace(run: Run) -> Run:
     return replace(run, num_env_runners=0, label_selector=None, settings=settings)
 
 
-def _iteration(pair: tuple[TTPOIS, TTPOIS], killer: FaultInjector) -> Iteration:
-    """Trains both for an iteration, the killer beside the first of them alone."""
+def _iteration(pair: tuple[TTPOIS, TTPOIS], injector: FaultInjector) -> Iteration:
+    """Trains both for an iteration, the injector beside the first of them alone."""
     disturbed, calm = pair
-    begun_s = killer.now_s
-    with killer.striking():
+    begun_s = injector.now_s
+    with injector.striking():
         counts = disturbed.train()["env_runners"]
-        ended_s = killer.now_s
+        ended_s = injector.now_s
     calm.train()
     return Iteration(
         begun_s=begun_s,

@@ -24,7 +24,7 @@ from ttray.rllib.torch_policy import observation_structure
 FILTERS = ("NoFilter", "mean_std")
 
 
-class FilteredModule(TorchRLModule):
+class NormalizedModule(TorchRLModule):
     """Another module behind a filter; `model_config` holds its specification as `filtered`."""
 
     takes_flat_observations = True
@@ -32,10 +32,10 @@ class FilteredModule(TorchRLModule):
     @staticmethod
     def around(spec: RLModuleSpec) -> RLModuleSpec:
         """The specification of a module behind a filter."""
-        if spec.module_class is FilteredModule:
+        if spec.module_class is NormalizedModule:
             return spec
         return RLModuleSpec(
-            module_class=FilteredModule,
+            module_class=NormalizedModule,
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             inference_only=spec.inference_only,

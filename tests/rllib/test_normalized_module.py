@@ -10,8 +10,8 @@ from tests.support.environments import ProbeEnv
 from tests.support.modules import StackModule
 from tests.support.small import small_config, trained
 from ttray.data.schema import array_of
-from ttray.rllib.filtered_module import FilteredModule
 from ttray.rllib.module_files import load_module
+from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.policies import policy_of_module
 
 
@@ -46,7 +46,7 @@ def test_the_filter_is_that_of_the_batches_before(local_ray, tmp_path, kind):
                 assert (before[1] == 1.0).all()
             seen.append(array_of(algorithm.last_batch, "obs"))
         module = algorithm.get_module()
-        assert isinstance(module, FilteredModule)
+        assert isinstance(module, NormalizedModule)
         algorithm.save_to_path(tmp_path)
         # What a checkpoint gives is the same policy, filter included.
         obs = seen[0][:40]
