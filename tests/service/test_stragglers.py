@@ -24,7 +24,9 @@ def test_a_stopped_worker_delays_neither_this_collection_nor_the_next(service):
     expected = [service.undisturbed(work) for work in works]
     victim = service.pids()[0]
     rollouts = service.rollouts(backup_quotas=True)
-    assert checked_digest(rollouts.collect_work(works[0]), works[0]) == expected[0]
+    while (handle := rollouts.collect_work(works[0])).stats.num_quotas < 8:
+        pass  # on a busy machine one may have been late, and is then not counted on
+    assert checked_digest(handle, works[0]) == expected[0]
     os.kill(victim, signal.SIGSTOP)
     try:
         stopped = [rollouts.collect_work(work) for work in works[1:3]]

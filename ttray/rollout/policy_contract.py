@@ -21,7 +21,8 @@ from ttray.boundary.fields import brief
 from ttray.rollout.blame import is_stop
 
 # Where a mistake is noticed, but not made: the place to tell is the user's line that led there.
-_LIBRARIES = (str(Path(str(torch.__file__)).parents[1]), str(Path(__file__).parents[1]))
+_LIBRARIES = str(Path(str(torch.__file__)).parents[1])
+_TTRAY = str(Path(__file__).parents[1])
 
 
 class PolicyError(ValueError):
@@ -173,7 +174,8 @@ def _cure(answer: Any, shape: tuple[int, int]) -> str:
 
 def _in_one_line(problem: BaseException) -> str:
     text = " ".join(str(problem).split())[:300]
-    frames = traceback.extract_tb(problem.__traceback__)[2:]  # without the calls above
+    calls = traceback.extract_tb(problem.__traceback__)
+    frames = [each for each in calls if not each.filename.startswith(_TTRAY)]
     own = [each for each in frames if not each.filename.startswith(_LIBRARIES)] or frames
     place = f" ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
     return f"{type(problem).__name__}: {text}{place}"
