@@ -30,7 +30,8 @@ from ttray.data.ragged import RaggedBatch, as_tensors
 from ttray.estimators.surrogate import Sums, bound
 from ttray.numerics.threads import torch_threads
 from ttray.optim.improvement import BoundObjective, ImprovementSettings
-from ttray.optim.local_evaluator import LocalEvaluator, trainable_parameters
+from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.modules import trainable_parameters
 from ttray.optim.shard_bound import Request
 from ttray.optim.shards import cut
 from ttray.policies.distributions import from_description

@@ -24,7 +24,8 @@ from benchmarks.report import Finding, Reporter, plural
 from benchmarks.stragglers import GivenActors
 from benchmarks.timing import duration_s, in_turns, ratios
 from ttray.optim.improvement import ImprovementSettings
-from ttray.optim.local_evaluator import BoundEvaluator, LocalEvaluator, trainable_parameters
+from ttray.optim.local_evaluator import BoundEvaluator, LocalEvaluator
+from ttray.optim.modules import trainable_parameters
 from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.optim.shards import cut
 from ttray.plans import dcs

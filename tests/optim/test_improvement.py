@@ -215,7 +215,8 @@ def test_report_has_the_published_metrics():
     table = sampled_table(STRATEGIES["TT-POIS"], distribution, policy)
     report = improve(policy, Policy.forward, Batch.of(table), settings())
     assert set(report) == {
-        "bound_before", "bound_after", "gain", "step_sizes", "num_gradients", "num_bound_evaluations",
+        "bound_before", "bound_after", "gain", "step_sizes", "step_kls",
+        "num_gradients", "num_fisher_products", "num_bound_evaluations",
         "max_weight", "effective_sample_size", "renyi2", "stop_reason", "num_nonfinite_rejected",
     }  # fmt: skip
     assert 1.0 <= report["effective_sample_size"] <= STRATEGIES["TT-POIS"].num_trajectories

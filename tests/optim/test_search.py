@@ -171,8 +171,11 @@ def test_nonfinite_start_is_a_clear_error():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"line_search": "golden"}, "line_search must be one of cubic, parabola, binary, found 'golden'"),
-        ({"line_search": []}, r"line_search must be one of cubic, parabola, binary, found \[\]"),
+        (
+            {"line_search": "golden"},
+            "line_search must be one of cubic, parabola, binary, geometric, found 'golden'",
+        ),
+        ({"line_search": []}, r"line_search must be one of cubic, parabola, binary, geometric, found \[\]"),
         ({"num_offline_iterations": 0}, "num_offline_iterations must be an integer, at least 1, found 0"),
         ({"num_offline_iterations": 2.0}, "num_offline_iterations must be an integer, at least 1, found 2.0"),
         ({"gradient_tolerance": -1.0}, "gradient_tolerance must be a finite number, at least 0, found -1.0"),

@@ -173,6 +173,7 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
             found[num_threads] = (
                 objective.value(moved),
                 objective.gradient(moved).numpy().tobytes(),
+                objective.fisher_product(moved, start).numpy().tobytes(),
                 facts,
                 weights,
                 rewards.sums.tobytes(),

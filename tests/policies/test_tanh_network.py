@@ -61,6 +61,20 @@ def test_gradient_passes_gradcheck():
     assert torch.autograd.gradcheck(network, (obs, *weights, *biases))
 
 
+@pytest.mark.parametrize("sizes", [(3, 5, 4, 2), (3, 2)])
+def test_forward_derivatives_pass_gradcheck(sizes):
+    weights, biases = layers_of(sizes)
+    obs = torch.randn((6, sizes[0]), dtype=torch.float64)
+
+    def network(obs, *parameters):
+        number = len(parameters) // 2
+        return tanh_network(obs, parameters[:number], parameters[number:])
+
+    for inputs in (obs, obs.clone().requires_grad_()):
+        check = torch.autograd.gradcheck
+        assert check(network, (inputs, *weights, *biases), check_forward_ad=True, check_backward_ad=False)
+
+
 def test_outputs_have_the_same_bits_with_and_without_a_gradient():
     weights, biases = layers_of([4, 64, 32, 21], torch.float32)
     obs = torch.randn(500, 4)

@@ -77,7 +77,7 @@ CASES = {
     ),
     "unknown line search": (
         lambda: small_config(line_search="golden"),
-        "line_search must be one of cubic, parabola, binary, found 'golden'",
+        "line_search must be one of cubic, parabola, binary, geometric, found 'golden'",
     ),
     "clip of 0": (
         lambda: small_config(importance_weight_clip=0.0),

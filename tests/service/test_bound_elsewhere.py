@@ -21,7 +21,7 @@ from ttray.service.remote_evaluator import RemoteEvaluator, share
 from ttray.settings.training import SearchSettings
 
 PLAN = ttray.dcs.truncated(horizon=60, budget=25_000, gamma=0.95)  # six parts
-SETTINGS = ImprovementSettings(gamma=0.95, delta=0.7, search=SearchSettings(2))
+SETTINGS = ImprovementSettings(gamma=0.95, delta=0.7, search=SearchSettings(2, direction="natural"))
 
 
 def work_of(service, **changes):
@@ -49,6 +49,7 @@ def expected(running_service):
     with LocalEvaluator.whole(spec_of(module, handle), handle.batch(), 2) as holder:
         found = improved(module, holder)
     assert found[1]["gain"] > 0.0
+    assert found[1]["num_fisher_products"] > 8
     return found
 
 
@@ -84,7 +85,7 @@ def test_workers_give_the_bits_of_this_process(service, expected, num_actors):
         assert set(holder._worker_of.values()) == set(range(num_actors))
 
 
-@pytest.mark.parametrize("what", ["sums", "gradient"])
+@pytest.mark.parametrize("what", ["sums", "gradient", "fisher"])
 @pytest.mark.parametrize("num_actors", [1, 2])
 def test_a_worker_killed_in_the_middle_changes_no_bit(service, expected, caplog, what, num_actors):
     victim = service.pids(num_actors)[0]

@@ -146,7 +146,7 @@ class Surrogate:
     @staticmethod
     def penalty_of_product(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
         """`[horizon]`, what one trajectory's product of divergences up to h adds, at index h − 1."""
-        phi = np.cumsum(_discount_per_sample(strategy, gamma))
+        phi = np.cumsum(discount_per_sample(strategy, gamma))
         return strategy.trajectories_per_length * phi**2 / strategy.samples_per_step
 
     def _estimate(self, comparison: Comparison) -> Tensor:
@@ -276,15 +276,16 @@ def _terms(
     baseline: bytes,
 ) -> _Terms:
     """Once for all parts of a batch, of which there may be thousands."""
-    discount_per_sample = _discount_per_sample(strategy, gamma)
+    per_sample = discount_per_sample(strategy, gamma)
     penalty, expected = penalty_of_product(strategy, gamma), np.frombuffer(baseline).copy()
-    sums = (penalty, discount_per_sample * expected)
+    sums = (penalty, per_sample * expected)
     penalty_up_to, expected_up_to = (np.concatenate(([0.0], np.cumsum(values))) for values in sums)
-    arrays = (discount_per_sample, penalty, penalty_up_to, expected, expected_up_to)
+    arrays = (per_sample, penalty, penalty_up_to, expected, expected_up_to)
     return _Terms(*map(torch.from_numpy, arrays))
 
 
-def _discount_per_sample(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
+def discount_per_sample(strategy: DataCollectionStrategy, gamma: float) -> NDArray[np.float64]:
+    """`[horizon]`, γ^t / n_t: what a row of step t counts for."""
     discounts = gamma ** np.arange(strategy.horizon)
     return np.asarray(discounts / strategy.samples_per_step, dtype=np.float64)
 

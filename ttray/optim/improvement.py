@@ -22,9 +22,11 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from ttray.boundary.fields import check_kind
 from ttray.data.batch import BatchInfo
 from ttray.estimators.surrogate import Sums, bound
-from ttray.optim.local_evaluator import BoundEvaluator, trainable_parameters
+from ttray.optim.fisher import mean_product
+from ttray.optim.local_evaluator import BoundEvaluator
+from ttray.optim.modules import Forward, trainable_parameters
 from ttray.optim.search import maximise
-from ttray.optim.shard_bound import BoundSpec, Forward, PartFacts, Request, WeightSums
+from ttray.optim.shard_bound import BoundSpec, PartFacts, Request, WeightSums
 from ttray.settings.model import Rule, settings_class
 from ttray.settings.training import ObjectiveSettings, SearchSettings
 
@@ -67,6 +69,8 @@ class ImprovementSettings(ObjectiveSettings):
             self.importance_weights,
             self.importance_weight_clip,
             None if baseline is None else np.asarray(baseline, dtype=np.float64),
+            self.search.num_fisher_rows,
+            self.search.log_std_brake,
         )
 
 
@@ -136,14 +140,27 @@ class BoundObjective:
         gradient: Tensor = self._evaluator.answer(Request("gradient", parameters, of_penalty))
         return gradient.to(parameters.dtype)
 
+    def fisher_product(self, parameters: Tensor, vector: Tensor) -> Tensor:
+        """The Hessian of the mean KL divergence from these parameters, times a vector; in float64."""
+        return mean_product(
+            self._evaluator.answer(Request("fisher", torch.stack([parameters, vector.to(parameters.dtype)])))
+        )
 
-def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementSettings) -> dict[str, Any]:
+
+def improve(
+    module: nn.Module,
+    evaluator: BoundEvaluator,
+    settings: ImprovementSettings,
+    *,
+    last_kl: float | None = None,
+) -> dict[str, Any]:
     """Moves a module's parameters to where the bound of a batch is higher.
 
     Args:
         module: Its parameters are changed in place; they stay as they are if nothing is gained.
         evaluator: Of all parts of a batch that was sampled by the module as it is.
         settings: Of the bound and the search.
+        last_kl: The KL divergence of the last step of the batch before, if there was one.
 
     Returns:
         The metrics of the learner, by their published names.
@@ -162,7 +179,7 @@ def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementS
         max_reward=max(facts.max_abs_reward, settings.min_max_reward or 0.0),
         known=(start, at_start),
     )
-    result = maximise(objective, start, settings.search)
+    result = maximise(objective, start, settings.search, last_kl=last_kl)
     penalty = objective.sums(result.parameters).penalty
     weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
     vector_to_parameters(result.parameters, trainable_parameters(module))
@@ -171,7 +188,9 @@ def improve(module: nn.Module, evaluator: BoundEvaluator, settings: ImprovementS
         "bound_after": result.value_after,
         "gain": result.gain,
         "step_sizes": list(result.step_sizes),
+        "step_kls": list(result.step_kls),
         "num_gradients": result.num_gradients,
+        "num_fisher_products": result.num_fisher_products,
         "num_bound_evaluations": result.num_evaluations,
         "num_nonfinite_rejected": result.num_nonfinite_rejected,
         "stop_reason": result.stop_reason,

@@ -23,6 +23,12 @@ class Objective(Protocol):
     def gradient(self, parameters: Tensor) -> Tensor:
         """Its gradient, of the parameters' shape."""
 
+    def fisher_product(self, parameters: Tensor, vector: Tensor) -> Tensor:
+        """The Hessian of the mean KL divergence from the policy with these parameters, times a vector.
+
+        Only asked of by natural directions; in float64.
+        """
+
 
 @dataclass(frozen=True)
 class Step:
@@ -250,8 +256,43 @@ def _cubic_top(known: dict[float, float], size: float, other: float | None) -> t
     return top, top + bend * top**2 + skew * top**3
 
 
+_GROWTH = 1.6
+
+
+def geometric_search(
+    objective: Objective,
+    start: Tensor,
+    direction: Tensor,
+    *,
+    start_value: float,
+    first_size: float,
+    gain_tolerance: float,
+    max_evaluations: int,
+) -> Step:
+    """Grows the step by 1.6 while it gains; if the first does not, halves it until one does.
+
+    Has no model of the objective, and so needs a first size that is about right. Arguments and result as in
+    `parabolic_search`; the best candidate is accepted.
+    """
+    line = _HalfLine(objective, start, direction, start_value)
+    size, best, most = first_size, 0.0, 0.0
+    while line.num_evaluations < max_evaluations:
+        gain = line.gain(size)
+        if gain > most:
+            enough = size < first_size or gain <= most + gain_tolerance
+            best, most, size = size, gain, _GROWTH * size
+            if enough:
+                break
+        elif best:
+            break
+        else:
+            size /= 2.0
+    return line.step(best, most)
+
+
 LINE_SEARCHES: dict[str, LineSearch] = {
     "cubic": LineSearch(cubic_search, starts_at_last_size=True),
     "parabola": LineSearch(parabolic_search),
     "binary": LineSearch(binary_search),
+    "geometric": LineSearch(geometric_search, starts_at_last_size=True),
 }

@@ -13,12 +13,13 @@ from threading import Lock, Thread
 from typing import Any, Protocol, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ttray.data.batch import Batch
 from ttray.data.ragged import RaggedBatch
 from ttray.numerics.threads import soon_in_turn, torch_threads
+from ttray.optim.modules import trainable_parameters
 from ttray.optim.shard_bound import BoundSpec, Part, Request
 from ttray.optim.shards import Node, TreeSum, cut
 
@@ -134,10 +135,9 @@ class LocalEvaluator:
     def _sum(self, request: Request) -> TreeSum[Any]:
         tree: TreeSum[Any] = TreeSum(self._num_parts)
         lock = Lock()
-        if request.what in ("sums", "gradient", "weights"):
-            assert request.values is not None
+        if request.parameters is not None:
             for hand in self._hands:
-                hand.move_to(request.values)
+                hand.move_to(request.parameters)
 
         def evaluate(hand: _Hand, position: int) -> None:
             part = self._parts[position]
@@ -172,8 +172,3 @@ class LocalEvaluator:
 
 def _until(positions: Iterator[int], stop: int) -> Iterator[int]:
     return itertools.takewhile(lambda position: position < stop, positions)
-
-
-def trainable_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that a search changes."""
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]

@@ -6,7 +6,7 @@ has to remember for both; it is part of checkpoints, so that a resumed run goes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -53,11 +53,13 @@ class RunStatistics:
         baseline: The mean rewards.
         observed: The variances; None before the first batch.
         moments: Of the observations, all batches alike; None unless somebody asked for them.
+        step_kl: The KL divergence of the last step along a natural direction; None before the first.
     """
 
     baseline: PerStepBaseline
     observed: Observed | None = None
     moments: RunningMeanStd | None = None
+    step_kl: float | None = None
 
     @classmethod
     def empty(cls, horizon: int) -> RunStatistics:
@@ -69,7 +71,8 @@ class RunStatistics:
         """Restores what `to_arrays` returned, bit by bit."""
         observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
         moments = RunningMeanStd.from_arrays(arrays["moments"]) if "moments" in arrays else None
-        return cls(PerStepBaseline.from_arrays(arrays["baseline"]), observed, moments)
+        baseline = PerStepBaseline.from_arrays(arrays["baseline"])
+        return cls(baseline, observed, moments, arrays.get("step_kl"))
 
     def to_arrays(self) -> dict[str, Any]:
         """Everything, for a checkpoint."""
@@ -77,6 +80,8 @@ class RunStatistics:
         for name, value in (("observed", self.observed), ("moments", self.moments)):
             if value is not None:
                 arrays[name] = value.to_arrays()
+        if self.step_kl is not None:
+            arrays["step_kl"] = self.step_kl
         return arrays
 
     def is_of(self, horizon: int, gamma: float) -> bool:
@@ -85,8 +90,8 @@ class RunStatistics:
         return self.baseline.horizon == horizon and same_gamma
 
     def without_rewards(self, horizon: int) -> RunStatistics:
-        """What holds for any horizon and discount: the observations."""
-        return replace(RunStatistics.empty(horizon), moments=self.moments)
+        """What holds for any horizon and discount: the observations, and the steps."""
+        return replace(RunStatistics.empty(horizon), moments=self.moments, step_kl=self.step_kl)
 
     def after(self, rewards: StepRewards, strategy: DataCollectionStrategy, gamma: float) -> RunStatistics:
         """What is known after one more batch.
@@ -97,11 +102,16 @@ class RunStatistics:
             gamma: The discount of the return that is planned for.
         """
         observed = self.observed or Observed.empty(strategy.horizon, gamma)
-        return RunStatistics(
-            self.baseline.updated_by(rewards.sums, strategy, decay=DECAY),
-            observed.updated_by(rewards.variances, strategy, decay=DECAY),
-            self.moments,
+        return replace(
+            self,
+            baseline=self.baseline.updated_by(rewards.sums, strategy, decay=DECAY),
+            observed=observed.updated_by(rewards.variances, strategy, decay=DECAY),
         )
+
+    def having_stepped(self, kls: Sequence[float]) -> RunStatistics:
+        """The same with the KL divergences of the steps on the batch."""
+        accepted = [kl for kl in kls if kl > 0.0]
+        return replace(self, step_kl=accepted[-1]) if accepted else self
 
     def having_seen(self, moments: RunningMeanStd) -> RunStatistics:
         """The same with the moments of the batch's observations, for who needs them."""

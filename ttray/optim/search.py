@@ -13,6 +13,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from ttray.optim.directions import directions
 from ttray.optim.line_search import LINE_SEARCHES, Objective
 from ttray.settings.training import SearchSettings
 
@@ -28,7 +29,9 @@ class SearchResult:
         value_before: The objective at the start.
         value_after: The objective at `parameters`.
         step_sizes: The accepted ε of each iteration.
+        step_kls: The KL divergences of these steps to second order; none along plain gradients.
         num_gradients: Gradients computed.
+        num_fisher_products: Products with the Hessian of the KL divergence.
         num_evaluations: Evaluations of the objective.
         num_nonfinite_rejected: Objectives and gradients that were not finite.
         stop_reason: Why it stopped.
@@ -38,7 +41,9 @@ class SearchResult:
     value_before: float
     value_after: float
     step_sizes: tuple[float, ...]
+    step_kls: tuple[float, ...]
     num_gradients: int
+    num_fisher_products: int
     num_evaluations: int
     num_nonfinite_rejected: int
     stop_reason: StopReason
@@ -53,6 +58,8 @@ def maximise(
     objective: Objective,
     start: Tensor,
     settings: SearchSettings,
+    *,
+    last_kl: float | None = None,
 ) -> SearchResult:
     """Climbs the objective from `start` and tells what happened.
 
@@ -60,15 +67,18 @@ def maximise(
         objective: What is maximised; finite at the start.
         start: `[parameters]`.
         settings: How to climb, and when to stop.
+        last_kl: The KL divergence of the last step of an earlier search, where natural directions begin.
 
     Returns:
         The best parameters and the story of the search.
     """
     line_search = LINE_SEARCHES[settings.line_search]
+    lines = directions(settings, last_kl)
     parameters = start
     value_before = value = objective.value(start)
-    num_evaluations, num_gradients, num_nonfinite = 1, 0, 0
+    num_evaluations, num_gradients, num_products, num_nonfinite = 1, 0, 0, 0
     step_sizes: list[float] = []
+    step_kls: list[float] = []
     stop_reason: StopReason = "max_iterations"
     if not math.isfinite(value_before):
         raise ValueError(
@@ -86,18 +96,26 @@ def maximise(
         if squared_norm == 0.0 or math.sqrt(squared_norm) < settings.gradient_tolerance:
             stop_reason = "small_gradient"
             break
+        line = lines.line(objective, parameters, gradient, squared_norm)
+        if line is None:
+            num_nonfinite += 1
+            stop_reason = "nonfinite_gradient"
+            break
+        num_products += line.num_products
         step = line_search.find(
             objective,
             parameters,
-            gradient / squared_norm,
+            line.direction,
             start_value=value,
-            first_size=line_search.first_size(step_sizes[-1] if step_sizes else None),
+            first_size=line.first_size,
             gain_tolerance=settings.gain_tolerance,
             max_evaluations=settings.max_line_search_evaluations,
         )
         num_evaluations += step.num_evaluations
         num_nonfinite += step.num_nonfinite
         step_sizes.append(step.size)
+        kl = lines.took(line, step.size)
+        step_kls += [] if kl is None else [kl]
         parameters, value = step.parameters, value + step.gain
         # Without a step the next line would be the same one.
         if step.size == 0.0 or step.gain < settings.gain_tolerance:
@@ -108,7 +126,9 @@ def maximise(
         value_before=value_before,
         value_after=value,
         step_sizes=tuple(step_sizes),
+        step_kls=tuple(step_kls),
         num_gradients=num_gradients,
+        num_fisher_products=num_products,
         num_evaluations=num_evaluations,
         num_nonfinite_rejected=num_nonfinite,
         stop_reason=stop_reason,

@@ -8,9 +8,8 @@ keeps activations only while it is evaluated, so memory is that of parts, not of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,12 +19,11 @@ from torch import Tensor, nn
 from ttray.data.batch import BatchInfo
 from ttray.data.ragged import RaggedBatch
 from ttray.estimators.surrogate import surrogate_of
+from ttray.optim.fisher import FisherRows
+from ttray.optim.modules import Forward
 from ttray.plans.reward_variances import centred_products
 from ttray.policies.distributions import Comparison, from_description
 from ttray.policies.running_mean_std import RunningMeanStd
-
-Forward: TypeAlias = Callable[[nn.Module, Tensor], Tensor]
-"""From a module and observations `[rows, obs_size]` to distribution inputs `[rows, num_inputs]`."""
 
 _LOG_PROB_TOLERANCE = 1e-3  # float32 forward passes of two libraries differ by about 1e-6
 _NAMED_AT_MOST = 10  # trajectories that one error message lists
@@ -43,6 +41,8 @@ class BoundSpec:
         importance_weights: "trajectory" or "per_decision".
         importance_weight_clip: Upper limit of a weight in the estimate, or None.
         baseline: b_t, `[horizon]`, or None.
+        num_fisher_rows: How many rows the metric of natural directions is a mean of, about.
+        log_std_brake: How many times a change of a log standard deviation counts in it.
     """
 
     info: BatchInfo
@@ -52,6 +52,8 @@ class BoundSpec:
     importance_weights: str = "trajectory"
     importance_weight_clip: float | None = None
     baseline: NDArray[np.float64] | None = None
+    num_fisher_rows: int = 1000
+    log_std_brake: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +62,28 @@ class Request:
 
     Attributes:
         what: "facts" (`PartFacts`); "sums" (`[2]`, estimate and penalty); "gradient" (`[parameters]`);
-            "weights" (`WeightSums`); "rewards" (`[horizon]`, summed over trajectories); "products"
-            (`[horizon]`, what `centred_products` gives for the means of the rewards); "moments"
-            (`RunningMeanStd` of the observations).
-        values: The parameters, the mean rewards, or nothing.
+            "fisher" (`[parameters + 1]`, see `FisherRows.product`); "weights" (`WeightSums`); "rewards"
+            (`[horizon]`, summed over trajectories); "products" (`[horizon]`, what `centred_products` gives
+            for the means of the rewards); "moments" (`RunningMeanStd` of the observations).
+        values: The parameters, the mean rewards, or nothing; for "fisher" `[2, parameters]`, the parameters
+            and what F is multiplied with.
         of_penalty: What the penalty counts for in the gradient.
     """
 
-    what: Literal["facts", "sums", "gradient", "weights", "rewards", "products", "moments"]
+    what: Literal["facts", "sums", "gradient", "fisher", "weights", "rewards", "products", "moments"]
     values: Tensor | None = None
     of_penalty: float = 0.0
+
+    @property
+    def parameters(self) -> Tensor | None:
+        """Those that a module needs to answer; None if it needs none."""
+        match self.what:
+            case "sums" | "gradient" | "weights":
+                return self.values
+            case "fisher":
+                assert self.values is not None
+                return self.values[0]
+        return None
 
 
 @dataclass(frozen=True)
@@ -179,6 +193,7 @@ class Part:
             sums.penalty.item(),
             *_stale(log_prob, rows, first),
         )
+        self._fisher_rows: FisherRows | None = None
 
     def answer(self, request: Request, module: nn.Module, parameters: list[nn.Parameter]) -> Any:
         """Answers a request.
@@ -203,6 +218,9 @@ class Part:
                 return RunningMeanStd.of(self._rows.obs.numpy())
             case "gradient":
                 return self._gradient(module, parameters, request.of_penalty)
+            case "fisher":
+                assert request.values is not None
+                return self._fisher().product(self._spec.forward, module, request.values[1])
         with torch.no_grad():
             target = self._spec.forward(module, self._rows.obs)
         with torch.inference_mode():  # quicker still, but not for modules, which may keep what they compute
@@ -212,6 +230,20 @@ class Part:
                 return WeightSums.of(weights, len(self._rows.length))
             sums = self._surrogate.sums(comparison)
             return torch.stack([sums.estimate, sums.penalty])
+
+    def _fisher(self) -> FisherRows:
+        """Made when they are asked for: plain gradients need none."""
+        if self._fisher_rows is None:
+            spec = self._spec
+            self._fisher_rows = FisherRows(
+                self._rows,
+                spec.info.strategy,
+                gamma=spec.gamma,
+                number=spec.num_fisher_rows,
+                distribution=from_description(spec.info.distribution),
+                log_std_brake=spec.log_std_brake,
+            )
+        return self._fisher_rows
 
     def _gradient(self, module: nn.Module, parameters: list[nn.Parameter], of_penalty: float) -> Tensor:
         with torch.enable_grad():

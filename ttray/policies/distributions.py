@@ -68,6 +68,19 @@ class ActionDistribution(ABC):
         """
 
     @abstractmethod
+    def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
+        """The Fisher information of each row, which is the Hessian of the KL divergence, times a vector.
+
+        Args:
+            inputs: `[rows, num_inputs]`.
+            moved: `[rows, num_inputs]`, the vectors.
+            log_std_brake: How many times a change of a log standard deviation counts, if there are any.
+
+        Returns:
+            `[rows, num_inputs]`, in float64.
+        """
+
+    @abstractmethod
     def check_actions(self, action: NDArray[Any]) -> None:
         """Raises ValueError for recorded actions, `[rows]` or `[rows, size]`, that it cannot give."""
 
@@ -129,6 +142,15 @@ class MultiCategorical(ActionDistribution):
             return Comparison(log_ratio=_total(ratios), log_renyi2=_total(divergences))
 
         return compare
+
+    def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
+        """See base class: p (v − pᵀv) for each choice."""
+        products = []
+        for logits, vector in zip(self._logits(inputs), self._logits(moved), strict=True):
+            probability = torch.softmax(logits.double(), -1)
+            weighed = probability * vector
+            products.append(weighed.sub_(probability * weighed.sum(-1, keepdim=True)).flatten(-2))
+        return torch.cat(products, -1)
 
     def _logits(self, inputs: Tensor) -> list[Tensor]:
         """`[rows, choices, alternatives]`: choices out of equally many at one go, which is quicker."""
@@ -243,6 +265,12 @@ class DiagonalGaussian(ActionDistribution):
             )
 
         return compare
+
+    def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
+        """See base class: v/σ² for the means, 2v for the logarithms."""
+        precision = torch.exp(-2.0 * inputs[:, self.size :].double())
+        of_log_std = torch.full_like(precision, 2.0 * log_std_brake)
+        return torch.cat([precision, of_log_std], -1).mul_(moved)
 
     def draw_noise(self, stream: np.random.Generator, out: NDArray[np.float32]) -> None:
         """See base class: standard Normal."""

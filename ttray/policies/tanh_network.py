@@ -20,8 +20,8 @@ from ttray.numerics.elementwise import tanh_
 def tanh_network(obs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """`[rows, outputs]` of observations `[rows, inputs]`; tanh after every layer but the last.
 
-    First derivatives only, unless torch is recording the network (`torch.jit.trace`, `torch.export`,
-    `torch.compile`, ONNX): it does not see what NumPy does, so then every step is torch's own.
+    First derivatives only, backwards and forwards, unless torch is recording the network (`torch.jit.trace`,
+    `torch.export`, `torch.compile`, ONNX): it does not see what NumPy does, and every step is then torch's.
 
     Args:
         obs: Of the parameters' type, on the CPU.
@@ -51,14 +51,39 @@ class _TanhNetwork(torch.autograd.Function):
         weights, biases = parameters[:number], parameters[number:]
         *hidden, outputs = _activations(obs, weights, biases)
         ctx.save_for_backward(obs, *hidden, *weights)
+        ctx.save_for_forward(obs, *hidden, *weights)
+        ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = gradients
+    @torch.no_grad()
+    def jvp(ctx: Any, of_obs: Tensor | None, *of_parameters: Tensor | None) -> Tensor:
         saved = ctx.saved_tensors
         number = len(saved) // 2
+        inputs, weights = saved[:number], saved[number:]
+        moved = of_obs  # None as long as nothing moves
+        for layer, (of_weight, of_bias) in enumerate(
+            zip(of_parameters[:number], of_parameters[number:], strict=True)
+        ):
+            if moved is not None:
+                moved = moved @ weights[layer].t()
+            if of_weight is not None:
+                own = inputs[layer] @ of_weight.t()
+                moved = own if moved is None else own.add_(moved)
+            if of_bias is not None:
+                moved = of_bias.expand(len(inputs[0]), -1) if moved is None else moved.add_(of_bias)
+            if moved is not None and layer < number - 1:
+                moved = torch.ops.aten.tanh_backward(moved, inputs[layer + 1])
+        assert moved is not None, "torch asks only where something moves"
+        return moved
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        number = len(saved) // 2
+        if gradient is None:
+            return (None,) * (1 + 2 * number)
         inputs, weights = saved[:number], saved[number:]
         of_weights, of_biases = [], []
         for layer in reversed(range(number)):

@@ -94,9 +94,10 @@ class WholeBatchLearner(TorchLearner):
             check_sampled_by(info, weights_digest(module.get_state(inference_only=True)))
             spec = settings.spec(module, forward_train, info, baseline)
             with self._evaluator(training_data.handle, spec, settings) as evaluator:
-                metrics = improve(module, evaluator, settings)
+                metrics = improve(module, evaluator, settings, last_kl=statistics.step_kl)
                 rewards = StepRewards.of(evaluator, info.strategy)
                 after = statistics.after(rewards, info.strategy, settings.gamma)
+                after = after.having_stepped(metrics["step_kls"])
                 if isinstance(module, NormalizedModule):  # from the next batch on
                     after = after.having_seen(evaluator.answer(Request("moments")))
                     assert after.moments is not None

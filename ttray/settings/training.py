@@ -69,9 +69,9 @@ class SearchSettings:
     num_offline_iterations: Annotated[int, count(_MAX_ROUNDS)] = setting(
         "Gradient steps per batch, at most.", default=10
     )
-    line_search: Annotated[str, one_of("cubic", "parabola", "binary")] = setting(
+    line_search: Annotated[str, one_of("cubic", "parabola", "binary", "geometric")] = setting(
         'How the size of a step is found: "parabola" (the paper\'s), "cubic" (as good steps with half of the '
-        'evaluations) or "binary".',
+        'evaluations), "binary", or "geometric" (1.6 times as far while that gains, else half as far).',
         default="parabola",
     )
     gradient_tolerance: Annotated[float, NOT_NEGATIVE] = setting(
@@ -82,6 +82,32 @@ class SearchSettings:
     )
     max_line_search_evaluations: Annotated[int, count(_MAX_ROUNDS)] = setting(
         "Evaluations of the bound per line search, at most.", default=30
+    )
+    direction: Annotated[str, one_of("gradient", "natural")] = setting(
+        'Where a step goes: along the "gradient" (the paper\'s), or the "natural" gradient, which gains most '
+        "for a change of the policy rather than of its parameters.",
+        default="gradient",
+    )
+    num_fisher_products: Annotated[int, count(_MAX_ROUNDS)] = setting(
+        "Steps of conjugate gradients for a natural direction, at most; each costs about a gradient on "
+        "`num_fisher_rows`.",
+        default=8,
+    )
+    num_fisher_rows: Annotated[int, count()] = setting(
+        "Rows of a batch, about, whose mean KL divergence is the measure of natural directions.", default=1000
+    )
+    fisher_damping: Annotated[float, positive(1e100)] = setting(
+        "What is added to the diagonal of the Hessian of that divergence.", default=0.01
+    )
+    first_kl: Annotated[float, positive(1e100)] = setting(
+        "KL divergence of the first candidate along the first natural direction; later ones begin with that "
+        "of the last accepted step.",
+        default=0.01,
+    )
+    log_std_brake: Annotated[float, positive(1e100)] = setting(
+        "How many times a change of a Gaussian's log standard deviation counts in that divergence: natural "
+        "steps move it so many times less.",
+        default=1.0,
     )
 
 
