@@ -14,7 +14,7 @@ help: ## Show this help
 # interrupted installation is done again.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $@
 
 train: $(READY) ## Train TT-POIS on the dam (a minute); writes to runs/
@@ -41,8 +41,8 @@ format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## Write docs/api.md from the docstrings, and the table of settings
-	$(BIN)/python docs/make_api.py
+docs: $(READY) ## Build the site; writes to site/ (open site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 wheel: $(READY) ## Build the wheel; writes to dist/
 	rm -rf dist
@@ -62,4 +62,4 @@ release: $(READY) ## Check that this commit can be released (tests, wheel, range
 	.ci/release
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -30,7 +30,9 @@ def problems(root: Path, installed: str) -> list[str]:
     if sections[0] == "Unreleased" and sections[1].strip():
         found.append(f"CHANGELOG.md: 'Unreleased' is not empty; move its lines to '## {wanted}'")
     named = 0
-    for path in sorted([*root.glob("docker/*"), *root.glob("cluster/*.yaml"), root / "docs/cluster.md"]):
+    for path in sorted(
+        [*root.glob("docker/*"), *root.glob("cluster/*.yaml"), root / "docs/guide/clusters.md"]
+    ):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             for tag in IMAGE.findall(line):
                 named += 1

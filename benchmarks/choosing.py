@@ -1,6 +1,6 @@
 """What each setting does: the quick presets with one setting changed at a time, steps to the hardest level.
 
-The data of docs/choosing.md. A variant that does not reach the level counts with all the steps that it had.
+The data of docs/guide/choosing.md. A variant that does not reach the level counts with all its steps.
 """
 
 from __future__ import annotations

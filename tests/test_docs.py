@@ -1,4 +1,4 @@
-"""The pages say what is there: the API as the docstrings have it, results as training gives them, links."""
+"""The pages say what is there: settings, results as training gives them, modules, links."""
 
 import pkgutil
 import re
@@ -8,23 +8,18 @@ from pathlib import Path
 import pytest
 
 import ttray
-from ttray.envs import ENVIRONMENT_IDS
 from ttray.runs.own_settings import ALL_SETTINGS
 from ttray.settings.training import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-make_api = runpy.run_path(str(ROOT / "docs/make_api.py"))
 
 
-def test_the_api_page_is_what_the_docstrings_say_now():
-    assert (ROOT / "docs/api.md").read_text() == make_api["page"](), "run `make docs`"
-
-
-def test_the_api_page_has_every_public_name():
-    headings = re.findall(r"^#+ (\S+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
-    names = {f"ttray.{name}" for name in ttray.__all__} | {f"ttray.dcs.{name}" for name in ttray.dcs.__all__}
-    assert names | set(ENVIRONMENT_IDS) <= set(headings)
+def described_results():
+    """The keys that docs/reference/metrics.md describes, by where they stand in a result."""
+    text = (ROOT / "docs/reference/metrics.md").read_text()
+    found = re.findall(r"^## ([\w/]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {prefix: set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) for prefix, rows in found}
 
 
 @pytest.mark.usefixtures("local_ray")
@@ -40,7 +35,8 @@ def test_the_results_of_training_are_described_and_no_others():
         result = algorithm.train()
     finally:
         algorithm.stop()
-    described = {prefix: set(keys) for prefix, keys in make_api["RESULTS"].items()}
+    described = described_results()
+    assert len(described) == 2
     for prefix, keys in described.items():
         found = result
         for part in prefix.split("/"):
@@ -55,10 +51,10 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
-def test_the_table_of_settings_is_current():
-    text = (ROOT / "docs/runs.md").read_text()
-    assert text == make_api["with_settings"](text), "run `make docs`"
-    assert all(f"| `{name}` |" in text for name in ALL_SETTINGS)
+def test_the_table_of_settings_has_all_of_them():
+    pages = runpy.run_path(str(ROOT / "docs/tools/pages.py"))
+    table = pages["on_page_markdown"]((ROOT / "docs/reference/settings.md").read_text())
+    assert [name for name in ALL_SETTINGS if f"| `{name}` |" not in table] == []
 
 
 def test_delta_is_called_one_thing():
@@ -92,7 +88,7 @@ def test_what_a_page_names_of_the_package_is_there(page):
 
 
 def test_the_architecture_page_draws_modules_that_are_there_and_lists_every_room():
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/concepts/architecture.md").read_text()
     drawn = re.findall(r"\b[a-z]+\.[a-z_]+\b", text.split("```")[1])
     assert len(drawn) >= 7
     assert [name for name in drawn if not (ROOT / "ttray" / f"{name.replace('.', '/')}.py").exists()] == []

@@ -11,7 +11,7 @@ import pytest
 
 from ttray.data.schema import COLUMNS, checksum, table_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "architecture.md"
 
 
 def test_the_documented_columns_are_the_columns():

@@ -15,8 +15,8 @@ problems = runpy.run_path(str(ROOT / ".ci/versions.py"))["problems"]
 @pytest.fixture
 def copy(tmp_path):
     """What names a version, with lines moved out of "Unreleased" as for a release."""
-    for name in ("pyproject.toml", "CHANGELOG.md", "docs/cluster.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("pyproject.toml", "CHANGELOG.md", "docs/guide/clusters.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("docker", "cluster"):
         shutil.copytree(ROOT / name, tmp_path / name)
@@ -48,7 +48,7 @@ def test_a_copy_that_is_ready_has_no_problems(copy):
         ),
         ("docker/compose.yaml", "ttray:{version}", "ttray:0.0.9", "docker/compose.yaml:"),
         ("cluster/kuberay-job.yaml", "ttray:{version}", "ttray:0.0.9", "cluster/kuberay-job.yaml:"),
-        ("docs/cluster.md", "ttray:{version}", "ttray:0.0.9", "docs/cluster.md:"),
+        ("docs/guide/clusters.md", "ttray:{version}", "ttray:0.0.9", "docs/guide/clusters.md:"),
         ("pyproject.toml", 'version = "{version}"', 'version = "9.9.9"', "pyproject.toml says 9.9.9"),
     ],
 )

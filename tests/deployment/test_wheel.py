@@ -118,7 +118,7 @@ def test_the_command_trains(elsewhere, tmp_path):
 
 
 def test_the_installed_package_is_imported_and_has_the_commands_that_are_told(environment, elsewhere):
-    page = (ROOT / "docs/cluster.md").read_text()
+    page = (ROOT / "docs/guide/clusters.md").read_text()
     told = [
         manifests()["RayJob/ttray-dam"]["spec"]["entrypoint"].removeprefix("python -m ttray "),
         *re.findall(r"(?:ttray|--) (train .*?)(?: +#.*)?$", page, re.MULTILINE),

@@ -194,7 +194,7 @@ JOB = "the command, the token, `--working-dir`; to `--address`"
 
 def documented(command):
     """The cells of a command's row: what it sends, where it listens, what it reads, writes, starts, runs."""
-    text = (ROOT / "docs" / "security.md").read_text()
+    text = (ROOT / "docs" / "reference" / "security.md").read_text()
     (row,) = re.findall(rf"^\| `{command}` \|(.*)\|$", text, re.MULTILINE)
     return [cell.strip() for cell in row.split(" | ")]
 

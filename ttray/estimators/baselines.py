@@ -1,9 +1,9 @@
 """Baselines: what reward to expect of each step, from the batches before.
 
 For any b_t that does not depend on the batch, Σ_t γ^t b_t plus the weighted rewards less b_t estimates the
-return without bias, and its bound needs |r_t − b_t| only (docs/algorithm.md). What is expected here is the
-mean reward of each step, exponentially weighted because the policy changes from batch to batch. Late steps
-have few samples: they are shrunk towards the mean of all steps from there on.
+return without bias, and its bound needs |r_t − b_t| only (docs/notes/algorithm.md). What is expected here is
+the mean reward of each step, exponentially weighted because the policy changes from batch to batch. Late
+steps have few samples: they are shrunk towards the mean of all steps from there on.
 """
 
 from __future__ import annotations

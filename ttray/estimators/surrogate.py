@@ -1,9 +1,9 @@
 """Estimators of the return and the TT-POIS bound, on a ragged batch.
 
 Section 4 (on-policy), Section 5 (off-policy) and Equation "tt-pois-obj" of the paper; beyond it, weights per
-decision and baselines (proved in docs/algorithm.md). Every quantity is a sum over trajectories of terms that
-cost as much as the trajectory has rows, accumulated in float64, so a batch may be split into shards whose
-sums add up. POIS is the same code with the uniform strategy.
+decision and baselines (proved in docs/notes/algorithm.md). Every quantity is a sum over trajectories of terms
+that cost as much as the trajectory has rows, accumulated in float64, so a batch may be split into shards
+whose sums add up. POIS is the same code with the uniform strategy.
 
 An episode that terminated before its planned length is absorbing: later rewards are 0 and later ratios and
 divergences 1, so its products stay frozen for the steps that it no longer reached.

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ttray.boundary.fields import as_counts, check_count, check_descending_counts, check_gamma, excerpt
 
-# Planning divides budgets in float64, which counts exactly up to here.
 MAX_BUDGET = 2**53
-# A plan has arrays of this size: longer than any that was ever collected, and planned within seconds.
+"""Largest budget: planning divides budgets in float64, which counts exactly up to here."""
+
 MAX_HORIZON = 10**7
+"""Longest horizon: a plan has arrays of this size, and is still made within seconds."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

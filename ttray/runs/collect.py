@@ -51,7 +51,7 @@ def collect(
         policy: An RLModule, an algorithm of RLlib, the path of a run or of a checkpoint, a function from
             observations to distribution inputs or to actions, a model of another framework or its file, one
             of `ttray.policies`, "module:function", or None for a freshly initialised network. Of a path
-            nothing is unpickled without `trust`. docs/policies.md tells more.
+            nothing is unpickled without `trust`. docs/guide/policies.md tells more.
         module_class: Of a path to a policy whose module is not ttray's own.
         actions: How the actions of an RLModule that is not ttray's own reach a bounded Box: "rescaled" from
             -1..1 to its bounds, as RLlib's algorithms do by default, or "clipped". An algorithm knows.

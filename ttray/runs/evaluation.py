@@ -45,8 +45,8 @@ class Evaluation(OnPolicyEstimate):
         num_planned_steps: Of the budget; more than were collected where episodes ended early.
         num_trajectories: Collected.
         num_look_steps: Made before, to see how long episodes are; 0 unless `real_steps` was asked for.
-        betting: The same trajectories by the newer kind of interval (see docs/evaluation.md), for one look at
-            their end: guaranteed if the range of rewards is known, mostly narrower than Hoeffding's.
+        betting: The same trajectories by the newer kind of interval (docs/guide/evaluate.md), for one look
+            at their end: guaranteed if the range of rewards is known, mostly narrower than Hoeffding's.
     """
 
     environment: str

@@ -1,7 +1,7 @@
 """Settings by name: quick ones of our own, and the paper's, one per environment and budget.
 
 The quick ones have weights per decision and baselines, and batches so small that most of the learning is in
-their number; how they were chosen is in docs/algorithm.md. The paper's are those of its appendix
+their number; how they were chosen is in docs/notes/algorithm.md. The paper's are those of its appendix
 "Hyper-parameters". A preset says what to run; it does not run it, and it holds several discounts because the
 other values are the same for all of them.
 """

@@ -1,7 +1,7 @@
 """The settings of TT-POIS, by who needs them: planning, the improvement, its search, and the workers.
 
 This is where a setting is added: as a field here, and in the code that uses it. `TTPOISConfig` and its
-methods, `--set`, the files of runs, what may change when a run goes on, and the table in docs/runs.md follow.
+methods, `--set`, the files of runs, what may change when a run goes on, and the table of settings follow.
 """
 
 from __future__ import annotations
