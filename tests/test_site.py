@@ -87,7 +87,7 @@ def test_every_link_and_anchor_of_the_built_pages_leads_somewhere(site):
     ("words", "page"),
     [
         ("SB3", "guide/policies.html"),
-        ("confidence", "guide/evaluate.html"),
+        ("confidence", "guide/compare.html"),
         ("checkpoint", "guide/runs.html"),
     ],
 )
