@@ -7,11 +7,6 @@ from ttray.estimators.intervals import mean_interval
 from ttray.estimators.surrogate import Surrogate
 
 
-def estimated_return(batch: Batch, gamma: float) -> float:
-    """Ĵ of the behaviour policy, unbiased for any strategy."""
-    return float(Surrogate(batch.tensors, batch.info.strategy, gamma=gamma).on_policy())
-
-
 def return_interval(batch: Batch, gamma: float) -> tuple[float, float]:
     """The mean return of full-length trajectories, and half the width of its 95 % interval (Student's).
 

@@ -123,7 +123,7 @@ class WeightedMeans:
     """
 
     def __init__(self, steps: WeightedSteps, gamma: float, self_normalised: bool) -> None:
-        self._steps, self._self_normalised = steps, self_normalised
+        self._steps = steps
         self._discounts = gamma ** np.arange(len(steps.samples))
         self._numerators = steps.share * steps.weight * steps.reward
         # What the numerators are divided by: the weights, or the shares alone, whose sums are 1.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import json
 from pathlib import Path
@@ -18,6 +17,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from torch import Tensor
 
 from ttray.boundary.fields import brief
+from ttray.boundary.imports import named
 from ttray.rllib.catalog_module import CatalogModule, check_plain_model_config
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.normalized_module import NormalizedModule
@@ -75,13 +75,7 @@ def load_module(checkpoint: str | Path, module_class: type[RLModule] | None = No
 
 def named_class(name: str) -> type[RLModule]:
     """The module class that a person has named as "module:Class"."""
-    place, _, inside = name.partition(":")
-    try:
-        found: Any = importlib.import_module(place)
-        for part in inside.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise ValueError(f"there is no class {name!r} ({problem}); write module:Class") from None
+    found = named(name, kind="class")
     if not (isinstance(found, type) and issubclass(found, RLModule)):
         raise ValueError(f"{name} is no RLModule, found {found!r}; name a class that is")
     return found

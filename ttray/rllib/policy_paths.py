@@ -6,11 +6,10 @@ run or a checkpoint of ttray is read without that and stays the path that it is.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ttray.boundary.imports import named
 from ttray.rllib.algorithm_actors import actor_of_checkpoint, is_checkpoint
 from ttray.rollout.models import OnnxModel, load_torchscript
 from ttray.rollout.policy_files import DESCRIPTION
@@ -34,7 +33,7 @@ def loaded(source: Any, *, trust: bool = False) -> Any:
         return source
     path = Path(source).expanduser()
     if isinstance(source, str) and ":" in source and not path.exists():
-        return named_function(source)
+        return named(source, kind="file and no function")
     if path.suffix == ".zip":
         _check_trusted(path, "a model of Stable-Baselines3, and such files are partly pickled", trust)
         return Sb3Actor(load_model(path))
@@ -47,20 +46,6 @@ def loaded(source: Any, *, trust: bool = False) -> Any:
         _check_trusted(path, "a checkpoint of RLlib, and such files are pickled", trust)
         return actor_of_checkpoint(path)
     return source
-
-
-def named_function(name: str) -> Callable[..., Any]:
-    """What a person has named as "module:function": a function, or a policy of `ttray.policies`."""
-    place, _, inside = name.partition(":")
-    try:
-        found: Any = importlib.import_module(place)
-        for part in inside.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise ValueError(
-            f"there is no file and no function {name!r} ({problem}); write module:function"
-        ) from None
-    return found
 
 
 def _check_trusted(path: Path, what: str, trust: bool) -> None:
