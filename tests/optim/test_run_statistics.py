@@ -64,6 +64,17 @@ def test_arrays_restore_the_same_bits(num_batches):
     assert_same_bits(after(restored, 9), after(before, 9))
 
 
+def test_the_divergence_of_the_last_accepted_step_is_kept():
+    found = after(RunStatistics.empty(8), 0)
+    assert found.having_stepped([]).step_kl is None
+    assert found.having_stepped([0.0]).step_kl is None
+    found = found.having_stepped([0.01, 0.03, 0.0])
+    assert found.step_kl == 0.03
+    assert after(found, 1).step_kl == 0.03
+    assert RunStatistics.from_arrays(found.to_arrays()).step_kl == 0.03
+    assert found.without_rewards(5).step_kl == 0.03
+
+
 def test_it_is_of_one_horizon_and_one_discount():
     found = RunStatistics.empty(8)
     assert found.is_of(8, GAMMA)

@@ -122,7 +122,14 @@ def _pushed(
             f"module.{name}": forward_ad.make_dual(each, piece.view_as(each))
             for (name, each), piece in zip(names.items(), pieces, strict=True)
         }
-        outputs = torch.func.functional_call(_Called(module, forward), duals, (obs,))
+        try:
+            outputs = torch.func.functional_call(_Called(module, forward), duals, (obs,))
+        except NotImplementedError as problem:
+            raise ValueError(
+                "natural directions need torch's forward derivatives of the policy; one of its operations "
+                f"has none: {problem} Replace it (an autograd.Function needs a jvp), or choose "
+                "direction='gradient'"
+            ) from problem
         inputs, moved = forward_ad.unpack_dual(outputs)
     moved = torch.zeros_like(inputs) if moved is None else moved
     return inputs, moved.detach(), parameters
