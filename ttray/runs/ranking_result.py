@@ -7,7 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ttray.estimators.ranking import RankedPair, RankingRound
+from ttray.estimators.pairs import RankedPair
+from ttray.estimators.ranking import RankingRound
 from ttray.runs.return_interval import decimals, numbered
 
 _WIDTH = 18  # of a name in a table
