@@ -23,6 +23,7 @@ from ttray.cli.app import app
 from ttray.cli.terminal import emit, err, run
 from ttray.data.batch import read_parquet, write_parquet
 from ttray.estimators.bound_monitor import BoundMonitor
+from ttray.estimators.seed_ranking import SeedRanking
 from ttray.estimators.surrogate import IMPORTANCE_WEIGHTS
 from ttray.optim.line_search import LINE_SEARCHES
 from ttray.plans import dcs, planners
@@ -101,6 +102,7 @@ TRAIN = {
         lambda r, d: r.config().improvement_settings().search.gain_tolerance == 0.5,
     ),
     "--keep": ("5", lambda r, d: r.keep == 5),
+    "--keep-best": ("", lambda r, d: r.keep_best),
     "--directory": ("elsewhere", lambda r, d: d == Path("elsewhere").absolute()),
 }
 
@@ -114,6 +116,7 @@ def spied_training(monkeypatch):
         return spy(run, directory)
 
     monkeypatch.setattr(training, "train_run", pretend)
+    monkeypatch.setattr(training, "keep_best_checkpoint", Spy())
     monkeypatch.setattr(training, "connect", connection)
     return spy
 
@@ -552,8 +555,14 @@ def test_ope_refuses_what_it_cannot_use(call, trained, recorded, tmp_path):
 COMPARE = {
     "--preset": ("reacher", lambda runs, d: runs[0].preset == "reacher"),
     "--gamma": ("0.9", lambda runs, d: runs[0].gamma == 0.9),
-    "--seed": ("5", lambda runs, d: [run.seed for run in runs] == [5, 6, 7] * 2),
-    "--seeds": ("2", lambda runs, d: [run.seed for run in runs] == [0, 1] * 2),
+    "--seed": ("5", lambda runs, d: {run.seed for run in runs} == set(range(5, 17))),
+    "--seeds": ("2", lambda runs, d: {run.seed for run in runs} == {0, 1}),
+    "--algorithms": (
+        "POIS,TTPOIS",
+        lambda runs, d: [run.algorithm for run in runs[:2]] == ["POIS", "TTPOIS"],
+    ),
+    "--within": ("0.5", lambda runs, d: comparison.compare.keywords["indifference"] == 0.5),
+    "--delta": ("0.1", lambda runs, d: comparison.compare.keywords["delta"] == 0.1),
     "--iterations": ("4", lambda runs, d: runs[0].num_iterations == 4),
     "--env-runners": ("0", lambda runs, d: runs[0].num_env_runners == 0),
     "--label": ("cpu=m6i", lambda runs, d: runs[0].label_selector == {"cpu": "m6i"}),
@@ -573,10 +582,13 @@ COMPARE = {
 def test_flags_of_compare(call, monkeypatch, flag):
     value, changed = COMPARE[flag]
 
-    def pretend(runs, directory, on_run):
+    def pretend(runs, directory, on_run, **how):
+        ranking = SeedRanking(("TTPOIS", "POIS"), **how)
         for each in runs:
             on_run(each, [ROW])
-        return {name: [[ROW], [ROW]] for name in ("TTPOIS", "POIS")}
+        for _ in range(2):
+            ranking.add(dict.fromkeys(ranking.names, 1.0))
+        return comparison.Comparison({name: [[ROW], [ROW]] for name in ranking.names}, ranking)
 
     spy = Spy(pretend)
     monkeypatch.setattr(comparison, "compare", spy)
@@ -585,6 +597,7 @@ def test_flags_of_compare(call, monkeypatch, flag):
         assert done.code == 0, done.err
         assert changed(*spy.arguments[:2]) is expected
         assert "difference  mean  0.00 ± 0.00" in done.out
+        assert "order    TTPOIS ? POIS, not decided after 2 seeds" in done.out
         assert "1/" in done.err
     found = json.loads(call("compare", "--json", "--no-progress").out)
     assert found["runs"][0]["final"] == found["means"]["POIS"]["mean"] == 1.0
@@ -817,6 +830,8 @@ def test_unknown_values_are_told_with_the_choices(call, arguments, choices):
         (("plan", "--horizon", "0"), "'--horizon'"),
         (("collect", "x.parquet", "--budget", "0"), "'--budget'"),
         (("compare", "--seeds", "0"), "'--seeds'"),
+        (("compare", "--algorithms", "POIS,PPO"), "'PPO' is not one of TTPOIS, POIS"),
+        (("compare", "--algorithms", "POIS,POIS"), "two or more different ones"),
         (
             ("collect", "x.parquet", "--env", "No-v0", "--horizon", "5", "--budget", "50"),
             "no environment 'No-v0'",

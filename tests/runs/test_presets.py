@@ -4,8 +4,9 @@ import gymnasium
 import pytest
 
 import ttray.envs
+from ttray.registration import ALGORITHMS
 from ttray.runs.presets import PAPER_PRESETS, PRESETS, preset
-from ttray.runs.run import ALGORITHMS, Run
+from ttray.runs.run import Run
 
 # The table of the specification: gammas, budgets, net, deltas, iterations, clip, min-max reward.
 TABLE = {

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import ttray
 from ttray.plans import planners
+from ttray.registration import ALGORITHMS
 from ttray.runs.own_settings import ALL_SETTINGS, MAY_CHANGE
 from ttray.runs.presets import PRESETS
-from ttray.runs.run import ALGORITHMS, Run, may_be_none, unsaid_settings
+from ttray.runs.run import Run, may_be_none, unsaid_settings
 from ttray.runs.settings import parse_settings, read_settings, write_settings
 from ttray.settings.training import SETTINGS
 
@@ -33,6 +34,7 @@ VALUES = {
     "label_selector": st.none() | st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=3),
     "checkpoint_every": COUNTS,
     "keep": COUNTS,
+    "keep_best": st.booleans(),
     "horizon": COUNTS,
     "budget": COUNTS,
     "delta": st.floats(0.001, 0.999),
@@ -161,7 +163,7 @@ def test_settings_that_change_no_result_may_change_when_a_run_goes_on(tmp_path):
         "optimise_on": "learner",
     }
     elsewhere = {"num_env_runners", "label_selector", "num_learners"}  # need a Ray
-    of_runs = {"num_iterations", "checkpoint_every", "keep"}
+    of_runs = {"num_iterations", "checkpoint_every", "keep", "keep_best"}
     assert others.keys() | elsewhere | of_runs == MAY_CHANGE
     twice = ttray.train(
         **small, num_iterations=2, checkpoint_every=1, keep=2, settings=others, directory=tmp_path / "twice"

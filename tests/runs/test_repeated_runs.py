@@ -7,9 +7,9 @@ import pytest
 
 from ttray.cli.app import app
 from ttray.cli.terminal import run
+from ttray.registration import ALGORITHMS
 from ttray.runs import training
 from ttray.runs.checkpoints import newest_checkpoint
-from ttray.runs.run import ALGORITHMS
 
 # One preset of every family, with its own budget; the others differ from them in numbers only.
 FAMILIES = ("dam-fast", "corridor-dense-fast", "supply-chain-fast", "reacher-fast")

@@ -5,8 +5,8 @@ import pytest
 
 import ttray
 from tests.support.environments import ProbeEnv
-from ttray import registration
-from ttray.runs.run import ALGORITHMS, Run
+from ttray.registration import ALGORITHMS
+from ttray.runs.run import Run
 from ttray.runs.tasks import DEFAULT_GAMMA, choose_task
 
 
@@ -14,8 +14,9 @@ def own(**settings):
     return Run.of(environment="CartPole-v1", horizon=200, budget=8000, **settings)
 
 
-def test_what_is_registered_can_be_trained():
-    assert tuple(ALGORITHMS) == registration.ALGORITHMS
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_is_registered_can_be_trained(algorithm):
+    assert own(algorithm=algorithm).config().algo_class.__name__ == algorithm
 
 
 def test_without_preset_and_environment_it_is_the_dam():

@@ -62,6 +62,19 @@ def _env_runners(text: str | int) -> int | str:
         raise typer.BadParameter(f"{text!r} is neither a whole number nor auto") from None
 
 
+def algorithms(names: str) -> list[str]:
+    """The algorithms that `--algorithms` names."""
+    found = [name.strip() for name in names.split(",")]
+    for name in found:
+        if name not in ALGORITHMS:
+            raise typer.BadParameter(
+                f"{name!r} is not one of {', '.join(ALGORITHMS)}", param_hint="--algorithms"
+            )
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise typer.BadParameter("two or more different ones are compared", param_hint="--algorithms")
+    return found
+
+
 def label_selector(labels: list[str] | None) -> dict[str, str] | None:
     """What `--label` has asked for."""
     if not labels:
@@ -110,6 +123,14 @@ Algorithm = Annotated[
         help=" or ".join(ALGORITHMS) + ".",
     ),
 ]
+Algorithms = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,NAME",
+        help=f"Which, separated by commas: {', '.join(ALGORITHMS)}.",
+        show_default="all",
+    ),
+]
 Strategy = Annotated[str, _choice("strategy", BATCH_STRATEGIES)]
 EvaluationStrategy = Annotated[str | None, _choice("strategy", show_default="truncated")]
 TrainingStrategy = Annotated[str | None, _choice("strategy", show_default="the preset's, or the algorithm's")]
@@ -144,6 +165,7 @@ Delta = Annotated[float | None, _option("delta", show_default=_presets_or("delta
 Iterations = Annotated[int, _option("num_iterations")]
 CheckpointEvery = Annotated[int, _option("checkpoint_every")]
 Keep = Annotated[int, _option("keep")]
+KeepBest = Annotated[bool, _option("keep_best", "--keep-best")]
 EnvRunners = Annotated[Any, _option("num_env_runners", parser=_env_runners, metavar="N")]
 Module = Annotated[
     str | None,

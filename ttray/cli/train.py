@@ -42,6 +42,7 @@ def train(
     label: options.Labels = None,
     checkpoint_every: options.CheckpointEvery = RunSettings.checkpoint_every,
     keep: options.Keep = RunSettings.keep,
+    keep_best: options.KeepBest = RunSettings.keep_best,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: options.Budget = None,
@@ -112,6 +113,7 @@ def train(
         "label_selector": options.label_selector(label),
         "checkpoint_every": checkpoint_every,
         "keep": keep,
+        "keep_best": keep_best,
         "horizon": horizon,
         "budget": budget,
         "delta": delta,
@@ -166,6 +168,8 @@ def train(
     run, rows = trained.run, trained.rows
     files = {path.name: str(path) for path in (trained.metrics, trained.picture)}
     files["checkpoint"] = str(trained.checkpoint)
+    if trained.best is not None:
+        files["best"] = str(trained.best.path)
 
     def render() -> None:
         first, last = rows[0]["discounted_return"], rows[-1]["discounted_return"]
@@ -176,6 +180,9 @@ def train(
         out.print(f"metrics     {trained.metrics}")
         out.print(f"picture     {trained.picture}")
         out.print(f"checkpoint  {trained.checkpoint}")
+        if trained.best is not None:
+            how = "proven" if trained.best.is_proven else "by estimates, not proven"
+            out.print(f"best        {trained.best.path} ({how})")
         out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
         out.print(f"to look     ttray report {trained.directory}")
 

@@ -37,7 +37,9 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
     return directory / CHECKPOINTS / f"{iteration:06d}"
 
 
-def save_checkpoint(directory: Path, iteration: int, write: Callable[[Path], None], *, keep: int) -> Path:
+def save_checkpoint(
+    directory: Path, iteration: int, write: Callable[[Path], None], *, keep: int | None
+) -> Path:
     """Adds a checkpoint to a run; a kill or an error at any moment leaves those before it as they are.
 
     Args:
@@ -45,7 +47,7 @@ def save_checkpoint(directory: Path, iteration: int, write: Callable[[Path], Non
         iteration: After which it is made. Later ones are removed: they are damaged, or of a future that was
             taken back.
         write: Fills an empty directory.
-        keep: How many checkpoints to keep, this one included.
+        keep: How many checkpoints to keep, this one included; None for all.
     """
     where, finished = directory / CHECKPOINTS, checkpoint_path(directory, iteration)
     unfinished = where / _UNFINISHED
@@ -63,9 +65,22 @@ def save_checkpoint(directory: Path, iteration: int, write: Callable[[Path], Non
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk, room is worth more than half of it
         raise
-    for old in _checkpoints(directory)[:-keep]:
-        shutil.rmtree(old)
+    if keep is not None:
+        keep_newest(directory, keep)
     return finished
+
+
+def keep_newest(directory: Path, keep: int, *, also: Path | None = None) -> None:
+    """Removes all checkpoints of a run but the newest, and one more.
+
+    Args:
+        directory: Of the run; the caller has its lock.
+        keep: How many of the newest stay.
+        also: The one that stays beside them.
+    """
+    for old in _checkpoints(directory)[:-keep]:
+        if old != also:
+            shutil.rmtree(old)
 
 
 def newest_checkpoint(directory: Path, *, is_told: bool = True) -> Path | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ttray.estimators.intervals import mean_interval
+from ttray.registration import ALGORITHMS
 from ttray.runs.curves import RETURNS
 from ttray.runs.drawing import PALETTE, STYLES, save, subplots
 
@@ -14,7 +15,7 @@ PER_DECISION = "TTPOIS-per-decision"
 """TT-POIS with weights per decision and baselines, where it stands beside the paper's."""
 
 _NAMES = {"TTPOIS": "TT-POIS", "POIS": "POIS", PER_DECISION: "TT-POIS, per decision"}
-_LOOKS = dict(zip(_NAMES, zip(PALETTE, STYLES, strict=False), strict=False))
+_LOOKS = dict(zip(dict.fromkeys([*_NAMES, *ALGORITHMS]), zip(PALETTE, STYLES, strict=True), strict=False))
 
 Panel = tuple[str, str, Sequence[Mapping[str, Any]]]
 """Title, column to draw, and rows with `algorithm` and `seed` added."""
@@ -73,7 +74,7 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
     by_run: dict[tuple[str, Any], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_run.setdefault((str(row["algorithm"]), row["seed"]), []).append(row)
-    for algorithm in _NAMES:
+    for algorithm in _LOOKS:
         runs = [run for (name, _), run in by_run.items() if name == algorithm]
         if not runs:
             continue
@@ -81,7 +82,7 @@ def _draw_panel(axis: Any, column: str, rows: Sequence[Mapping[str, Any]]) -> No
         steps = [row["num_env_steps"] / 1000.0 for row in runs[0][:shortest]]
         mean, half = mean_interval([[row[column] for row in run[:shortest]] for run in runs])
         colour, style = _LOOKS[algorithm]
-        label = _NAMES[algorithm] + (f", {len(runs)} seeds" if len(runs) > 1 else "")
+        label = _NAMES.get(algorithm, algorithm) + (f", {len(runs)} seeds" if len(runs) > 1 else "")
         # A line through a single point is nothing to be seen, nor is a band.
         marker, width = ("o", 4.0) if shortest == 1 else (None, 0.0)
         axis.plot(steps, mean, color=colour, linestyle=style, marker=marker, label=label)

@@ -12,7 +12,7 @@ from ttray.runs.curves import COLUMNS, MAX_CELLS
 from ttray.runs.presets import preset
 from ttray.runs.tasks import check_env_id
 from ttray.settings.model import Rule, Setting, setting, settings_class, settings_of
-from ttray.settings.rules import MAX_TRAINING_SEED, count, one_of, or_none
+from ttray.settings.rules import FLAG, MAX_TRAINING_SEED, count, one_of, or_none
 from ttray.settings.training import SETTINGS
 
 _MAX_ITERATIONS = MAX_CELLS // len(COLUMNS)  # each has a row in memory and in `metrics.csv`
@@ -43,6 +43,11 @@ class RunSettings:
     keep: Annotated[int, count(_MAX_ITERATIONS)] = setting(
         "Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.",
         default=3,
+        changes_results=False,
+    )
+    keep_best: Annotated[bool, FLAG] = setting(
+        "Rank all checkpoints at the end, for about a tenth of the steps at most, and keep the best, too.",
+        default=False,
         changes_results=False,
     )
 

@@ -9,7 +9,9 @@ from functools import cache
 from typing import Annotated, Any, Self
 
 from ttray.boundary.fields import brief, check_kind
-from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.registration import ALGORITHMS
+from ttray.rllib import config as configurations
+from ttray.rllib.config import TTPOISConfig
 from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS, RunSettings
 from ttray.runs.presets import Preset, preset
 from ttray.runs.tasks import choose_task
@@ -17,7 +19,9 @@ from ttray.settings.model import Rule, settings_class
 from ttray.settings.rules import check_label_selector
 from ttray.settings.training import SETTINGS
 
-ALGORITHMS = {"TTPOIS": TTPOISConfig, "POIS": POISConfig}
+_CONFIGS: Mapping[str, type[TTPOISConfig]] = {
+    name: getattr(configurations, f"{name}Config") for name in ALGORITHMS
+}
 
 
 def _check_others(name: str, value: Any) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class Run(RunSettings):
     def config(self) -> TTPOISConfig:
         """The RLlib configuration of this run."""
         config = (
-            ALGORITHMS[self.algorithm]()
+            _CONFIGS[self.algorithm]()
             .environment(self.environment)
             .debugging(seed=self.seed, log_level="ERROR")
         )
@@ -146,7 +150,7 @@ class Run(RunSettings):
 @cache
 def _defaults(algorithm: str) -> TTPOISConfig:
     """To be read only. A config of RLlib's has hundreds of settings, and the paper's figures 900 runs."""
-    return ALGORITHMS[algorithm]()
+    return _CONFIGS[algorithm]()
 
 
 def unsaid_settings() -> dict[str, Any]:

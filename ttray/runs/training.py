@@ -10,18 +10,17 @@ the iteration that is under way, saves and stops; a second one stops at once.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ttray.boundary.fields import brief
-from ttray.boundary.files import read_json
 from ttray.estimators.bound_monitor import BoundMonitor
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.state_files import state_of
 from ttray.rollout.environment import EnvironmentMaker
+from ttray.runs.best_checkpoint import BestCheckpoint, best_checkpoint, keep_best_checkpoint
 from ttray.runs.checkpoints import (
     checkpoint_path,
     newest_checkpoint,
@@ -34,15 +33,14 @@ from ttray.runs.directories import (
     CONFIG,
     DESCRIPTION,
     METRICS,
-    OF_RLLIB,
     PICTURE,
     STEPS,
     check_directory,
     locked,
     runs_directory,
 )
-from ttray.runs.own_settings import MAY_CHANGE
-from ttray.runs.run import Run, unsaid_settings
+from ttray.runs.run import Run
+from ttray.runs.same_run import check_same_run
 from ttray.runs.settings import write_settings
 from ttray.runs.signals import Stopped, stop_requests
 from ttray.runs.tracking import Tracking, check_trackers
@@ -87,6 +85,11 @@ class TrainingResult:
         return checkpoint_path(self.directory, len(self.rows))
 
     @property
+    def best(self) -> BestCheckpoint | None:
+        """The best checkpoint, of a run with `keep_best`."""
+        return best_checkpoint(self.directory)
+
+    @property
     def metrics(self) -> Path:
         """The rows as a file."""
         return self.directory / METRICS
@@ -109,6 +112,7 @@ def train(
     label_selector: dict[str, str] | None = None,
     checkpoint_every: int = Run.checkpoint_every,
     keep: int = Run.keep,
+    keep_best: bool = Run.keep_best,
     horizon: int | None = None,
     budget: int | None = None,
     delta: float | None = None,
@@ -139,6 +143,8 @@ def train(
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
         checkpoint_every: Iterations between checkpoints.
         keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
+        keep_best: Rank all checkpoints at the end, as `ttray.rank` does and for about a tenth of the steps of
+            the training at most, and keep the best one, too: `best` of the result.
         horizon: Longest trajectory; the preset's unless given, or the environment's time limit.
         budget: Planned environment steps per iteration; the preset's unless given.
         delta: Probability that the bound fails.
@@ -168,6 +174,7 @@ def train(
         label_selector=label_selector,
         checkpoint_every=checkpoint_every,
         keep=keep,
+        keep_best=keep_best,
         environment=environment,
         horizon=horizon,
         budget=budget,
@@ -188,6 +195,8 @@ def train(
         connect_for([run], [place])
         with watched_head(f"Run the same command again to go on from the newest checkpoint in {where}"):
             rows = train_run(run, place, on_iteration or _in_a_line(run), trackers=trackers)
+            if run.keep_best:
+                keep_best_checkpoint(run, place, int(rows[-1]["num_env_steps"]), is_told=not on_iteration)
     return TrainingResult(run, rows, where)
 
 
@@ -205,7 +214,7 @@ def _in_a_line(run: Run) -> OnIteration:
 def check_run(run: Run, directory: Path) -> None:
     """Raises ValueError for all that can be refused before the seconds that Ray takes to start."""
     check_directory(directory)
-    _check_same_run(run, directory)
+    check_same_run(run, directory)
     config = run.config()
     config.validate()
     EnvironmentMaker.of(run.environment).facts().check_horizon(config.horizon)
@@ -246,7 +255,7 @@ def train_run(
     Returns:
         The rows of the learning curve, those before a resumption included.
     """
-    _check_same_run(run, directory)
+    check_same_run(run, directory)
     picture = directory / PICTURE
     checkpoint = newest_checkpoint(directory)
     finished = finished_rows(run, checkpoint)
@@ -272,7 +281,7 @@ def train_run(
                     is_last = len(rows) == run.num_iterations
                     if requests or is_last or len(rows) % run.checkpoint_every == 0:
                         with writing(directory):
-                            saved = _save(algorithm, rows, directory, run.keep)
+                            saved = _save(algorithm, rows, directory, None if run.keep_best else run.keep)
                     if requests and not is_last:
                         raise Stopped(requests[0], saved)
         finally:
@@ -301,7 +310,7 @@ def _begin(run: Run, checkpoint: Path | None) -> tuple[TTPOIS | POIS, list[dict[
         raise
 
 
-def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path, keep: int) -> Path:
+def _save(algorithm: TTPOIS | POIS, rows: list[dict[str, float]], directory: Path, keep: int | None) -> Path:
     def write(checkpoint: Path) -> None:
         algorithm.save_to_path(checkpoint)
         write_csv(checkpoint / METRICS, rows)
@@ -317,29 +326,3 @@ def _draw(run: Run, rows: list[dict[str, float]], path: Path) -> None:
     labelled: list[dict[str, Any]] = [row | {"algorithm": run.algorithm, "seed": run.seed} for row in rows]
     with writing(path.parent):
         draw_curves(path, f"{run.algorithm} on {run.subject}, γ = {run.gamma}, seed {run.seed}", labelled)
-
-
-def _check_same_run(run: Run, directory: Path) -> None:
-    if (directory / OF_RLLIB).exists():
-        raise ValueError(
-            f"{directory} is a part of a checkpoint; choose the directory of a run, or a new one"
-        )
-    path = directory / DESCRIPTION
-    if os.path.lexists(path):
-        try:
-            found = dict(read_json(path))
-        except (OSError, ValueError, TypeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else problem
-            raise ValueError(
-                f"{path} is damaged ({why}); remove it to go on with the settings given now"
-            ) from None
-        asked = json.loads(json.dumps(run.to_settings()))
-        unsaid = unsaid_settings()
-        found, asked = unsaid | found, unsaid | asked
-        for key in dict.fromkeys([*asked, *found]):
-            if key not in MAY_CHANGE and found.get(key) != asked.get(key):
-                name = key if key in asked else brief(key)
-                raise ValueError(
-                    f"{directory} holds a run with {name}={brief(found.get(key))}, not "
-                    f"{brief(asked.get(key))}; choose another directory, or remove this one"
-                )
