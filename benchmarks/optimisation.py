@@ -171,6 +171,7 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
         "own forward + backward": partial(backward_pass, forward),
         "gradient": lambda: holder.answer(Request("gradient", moved, -0.1)),
         "padded gradient": lambda: torch.autograd.grad(padded(), parameters),
+        "Fisher product": lambda: objective.fisher_product(moved, start),
     }
     times = in_turns({name: partial(_least_s, function) for name, function in functions.items()}, rounds)
     num_rows = len(batch.t)
@@ -184,8 +185,10 @@ def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], 
             ("grad ÷ own fwd + bwd", "gradient", "own forward + backward", {}),
             ("padded ÷ bound", "padded bound", "bound", {"at_least": _SHARE * padding}),
             ("padded ÷ grad", "padded gradient", "gradient", {"at_least": _SHARE * padding}),
+            ("Fisher product ÷ grad", "Fisher product", "gradient", {}),
         )
     ]
+    del times["Fisher product"]  # is of some rows
     return findings, {name: [num_rows / second for second in found] for name, found in times.items()}
 
 

@@ -197,7 +197,7 @@ def test_optimisation_compares_with_the_network_and_the_padded_form(local_ray, c
     lines_of(result, capsys)
     assert [finding.quantity for finding in result.findings] == [
         "bound ÷ forward", "bound ÷ own forward", "grad ÷ fwd + bwd", "grad ÷ own fwd + bwd",
-        "padded ÷ bound", "padded ÷ grad",
+        "padded ÷ bound", "padded ÷ grad", "Fisher product ÷ grad",
         "ms, 1 thread", "1 → 2 threads",
         "1 → 2 workers", "learner ÷ 2 workers", "bytes, sums", "bytes, gradient",
     ]  # fmt: skip
