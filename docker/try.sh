@@ -32,7 +32,8 @@ events_logger = "file"
 END
 export CONTAINERS_STORAGE_CONF=$WORK/storage.conf CONTAINERS_CONF=$WORK/containers.conf
 export BUILDAH_ISOLATION=chroot BUILDAH_FORMAT=docker  # the other format has no health checks
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(openssl rand -hex 32)
+RAY_AUTH_TOKEN=$(openssl rand -hex 32)
+export RAY_AUTH_TOKEN RAY_AUTH_MODE=token
 unset RAY_ADDRESS STORAGE_DRIVER
 compose() {
     podman-compose --file docker/compose.yaml "$@" > "$WORK/compose.log" 2>&1 || { cat "$WORK/compose.log"; return 1; }

@@ -6,6 +6,8 @@ files that matter are written down here, and others are refused.
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from functools import cache, reduce
 from operator import getitem
@@ -14,6 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from click import ClickException
 from ray.autoscaler._private.util import prepare_config, validate_config
 from yamllint import linter
 from yamllint.config import YamlLintConfig
@@ -98,6 +101,117 @@ def test_ray_accepts_the_file_of_ray_up():
 )
 def test_a_wrong_file_of_ray_up_is_refused(path, value, complaint):
     assert any(complaint in each for each in problems_of_ray_up(changed(ray_up(), path, value)))
+
+
+# --- ray up, on machines of a lab ---
+
+
+@cache
+def ray_up_ssh():
+    return yaml.safe_load((ROOT / "cluster/ray-up-ssh.yaml").read_text())
+
+
+def problems_of_ray_up_ssh(config):
+    found = []
+    try:
+        validate_config(prepare_config(json.loads(json.dumps(config))))
+    except (jsonschema.ValidationError, ValueError, AssertionError, ClickException) as error:
+        return [f"Ray refuses it: {error}"]
+    starts = {
+        role: " ".join(each for each in config[f"{role}_start_ray_commands"] if "ray start" in each)
+        for role in ("head", "worker")
+    }
+    for role, command in starts.items():
+        if "RAY_AUTH_MODE=token" not in command:
+            found.append(f"{role}: no token authentication")
+        if "--node-ip-address=$(echo $SSH_CONNECTION" not in command:
+            found.append(f"{role}: may be known by another address than Ray looks for")
+    if "~/.ray/auth_token" not in config.get("file_mounts", {}):
+        found.append("no token is handed over")
+    if "chmod 600 ~/.ray/auth_token" not in config["setup_commands"]:
+        found.append("others can read the token")
+    if "RAY_enable_autoscaler_v2=0" not in starts["head"]:
+        found.append("only one worker is started")
+    if "--dashboard-host=127.0.0.1" not in starts["head"]:
+        found.append("the dashboard is not on the loopback")
+    if "--num-cpus=0" not in starts["head"]:
+        found.append("rollouts on the head")
+    if config.get("min_workers", len(config["provider"]["worker_ips"])) == 0:
+        found.append("no worker is ever started")
+    return found
+
+
+def test_ray_accepts_the_file_for_a_lab():
+    assert problems_of_ray_up_ssh(ray_up_ssh()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        (("provider", "head_ip"), ABSENT, "Ray refuses it"),
+        (("available_node_types",), {"head": {"node_config": {}}}, "Ray refuses it"),
+        (("max_worker",), 2, "Ray refuses it"),
+        (("file_mounts",), {}, "no token is handed over"),
+        (("setup_commands",), [], "others can read"),
+        (("min_workers",), 0, "no worker is ever started"),
+        (("head_start_ray_commands",), ["ray start --head"], "only one worker"),
+        (("head_start_ray_commands",), ["ray start --head --num-cpus=0"], "head: no token"),
+        (("head_start_ray_commands",), ["RAY_AUTH_MODE=token ray start --head"], "rollouts on the head"),
+        (("worker_start_ray_commands",), ["ray start --address=$RAY_HEAD_IP:6379"], "another address"),
+    ],
+)
+def test_a_wrong_file_for_a_lab_is_refused(path, value, complaint):
+    assert any(complaint in each for each in problems_of_ray_up_ssh(changed(ray_up_ssh(), path, value)))
+
+
+# --- SLURM ---
+
+SBATCH = (ROOT / "cluster/slurm.sbatch").read_text()
+
+
+def problems_of_sbatch(text):
+    found = []
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", text, re.MULTILINE))
+    if "requeue" not in options or "scontrol requeue" not in text:
+        found.append("ends at the time limit")
+    if options.get("open-mode") != "append":
+        found.append("the log of the first start is lost")
+    if not re.fullmatch(r"B:TERM@\d+", options.get("signal", "")):
+        found.append("is killed without a checkpoint")
+    if "no-kill" not in options:
+        found.append("ends when a worker's node is lost")
+    if options.get("ntasks-per-node") != "1":
+        found.append("more than one Ray on a node")
+    if "RAY_AUTH_MODE=token" not in text or "openssl rand" not in text:
+        found.append("no token")
+    if re.search(r"^[^#]*\bray stop", text, re.MULTILINE):
+        found.append("ends the Rays of other jobs")
+    if "$SLURM_JOB_ID" not in re.search(r"--directory (\S+)", text)[1]:
+        found.append("starts anew after a requeue")
+    return found
+
+
+def test_the_job_for_slurm_keeps_the_rules():
+    assert problems_of_sbatch(SBATCH) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "complaint"),
+    [
+        ("#SBATCH --requeue\n", "", "ends at the time limit"),
+        ("#SBATCH --open-mode=append\n", "", "is lost"),
+        ("B:TERM@180", "TERM@180", "without a checkpoint"),
+        ("#SBATCH --no-kill\n", "", "a worker's node"),
+        ("ntasks-per-node=1", "ntasks-per-node=2", "more than one Ray"),
+        ("RAY_AUTH_MODE=token ", "", "no token"),
+        ("    scancel .*\n", "    ray stop\n", "other jobs"),
+        (r"runs/slurm-\$SLURM_JOB_ID|RUNS/slurm-\$SLURM_JOB_ID", "RUNS/slurm-$RANDOM", "starts anew"),
+    ],
+)
+def test_a_wrong_job_for_slurm_is_refused(pattern, replacement, complaint):
+    text, count = re.subn(pattern, replacement.replace("\\", ""), SBATCH)
+    assert count == 1
+    assert any(complaint in each for each in problems_of_sbatch(text))
 
 
 # --- Kubernetes ---
@@ -638,6 +752,20 @@ FILES = sorted([*ROOT.glob("cluster/*.y*ml"), *ROOT.glob("docker/*.y*ml")])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_yaml_is_well_written(path):
     assert [str(each) for each in linter.run(path.read_text(), LINT, str(path))] == []
+
+
+SCRIPTS = sorted([*ROOT.glob("cluster/*.s*"), *ROOT.glob("docker/*.sh")])
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_well_written(path):
+    subprocess.run(["bash", "-n", path], check=True, timeout=20)
+    if shutil.which("shellcheck") is None:
+        pytest.skip("the command `shellcheck` is not installed")
+    found = subprocess.run(
+        ["shellcheck", "--severity=warning", path], capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout == ""
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2\n", "a: [1,2 ]\n", "a: 1 \n", "a:\n\tb: 1\n", "a: yes\n"])
