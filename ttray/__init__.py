@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ttray.runs.recorded import evaluate_table
     from ttray.runs.report.page import report
     from ttray.runs.training import train
+    from ttray.service.warm_service import Service
 
     __version__: str
 
@@ -32,6 +33,7 @@ __all__ = [
     "POIS",
     "TTPOIS",
     "POISConfig",
+    "Service",
     "TTPOISConfig",
     "callbacks",
     "collect",
@@ -54,6 +56,7 @@ _HOMES = {
     "TTPOIS": "ttray.rllib.algorithm",
     "POISConfig": "ttray.rllib.config",
     "TTPOISConfig": "ttray.rllib.config",
+    "Service": "ttray.service.warm_service",
     "collect": "ttray.runs.collect",
     "digest": "ttray.data.batch",
     "evaluate": "ttray.runs.evaluation",

@@ -37,7 +37,15 @@ from ttray.soak.result import SoakResult
 from ttray.soak.schedule import Schedule
 
 COMMAND = typer.main.get_command(app)  # once: reading all signatures takes longer than most commands
-COMMANDS = COMMAND.commands
+COMMANDS = {
+    " ".join(words): command
+    for name, found in COMMAND.commands.items()
+    for words, command in (
+        [((name, each), one) for each, one in found.commands.items()]
+        if hasattr(found, "commands")
+        else [((name,), found)]
+    )
+}
 ROW = dict.fromkeys(
     ("num_env_steps", "discounted_return", "episode_return_mean", "bound_before", "bound_after"), 1.0
 )
@@ -315,6 +323,8 @@ COLLECT = {
     "--env-runners": ("2", lambda s: s["num_env_runners"] == 2),
     "--label": ("cpu=m6i", lambda s: s["label_selector"] == {"cpu": "m6i"}),
     "--slots": ("8", lambda s: s["num_slots"] == 8),
+    "--service": ("main", lambda s: s["service"] == "main"),
+    "--priority": ("2", lambda s: s["priority"] == 2.0),
 }
 
 
@@ -741,6 +751,10 @@ TESTED_ELSEWHERE = {
     ("evaluate", "--env"), ("evaluate", "--module"), ("collect", "--module"), ("ope", "--module"),
     ("soak", "--progress"), ("soak", "--json"),
     ("export", "--to"), ("export", "--output"), ("export", "--module"), ("export", "--json"),
+    # In test_service.py:
+    *((name, flag) for name in ("train", "evaluate", "rank") for flag in ("--service", "--priority")),
+    *(("service start", flag) for flag in ("--env-runners", "--label", "--per-client", "--environments")),
+    *((f"service {name}", "--json") for name in ("start", "status", "stop")),
 }  # fmt: skip
 
 
@@ -761,9 +775,9 @@ def test_no_flag_is_left_out_here():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_examples_and_whole_names_within_eighty_columns(call, name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    done = call(name, "--help")
+    done = call(*name.split(), "--help")
     assert done.code == 0
-    assert f"ttray {name} " in done.out
+    assert f"ttray {name}" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     assert "…" not in done.out
     words = done.out.split()
@@ -776,7 +790,7 @@ def test_help_shows_examples_and_whole_names_within_eighty_columns(call, name, m
 def test_the_list_of_commands_says_what_each_does(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = call("--help").out.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in lines] == list(COMMANDS)
+    assert [line.split()[0] for line in lines] == list(COMMAND.commands)
     assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 

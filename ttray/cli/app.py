@@ -17,6 +17,7 @@ from ttray.cli.ope import ope
 from ttray.cli.plan import plan
 from ttray.cli.rank import rank
 from ttray.cli.report import report
+from ttray.cli.service import service
 from ttray.cli.soak import soak
 from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for command in (plan, train, evaluate, rank, export, report, ope, collect, compare, soak):
     app.command()(command)
+app.add_typer(service, name="service")
 # The first word that is no option begins another command with options of its own; `--` may stand before it.
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 

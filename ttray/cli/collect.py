@@ -41,6 +41,8 @@ def collect(
     strategy: options.Strategy = "truncated",
     env_runners: options.EnvRunners = 0,
     label: options.Labels = None,
+    service: options.Service = None,
+    priority: options.Priority = 1.0,
     slots: options.Slots = WorkerSettings.num_envs_per_env_runner,
     dist_inputs: Annotated[
         bool, typer.Option(help="Record the policy's outputs, for `ttray ope`; without, files are smaller.")
@@ -89,6 +91,8 @@ def collect(
             module_class=options.module_class(module),
             num_env_runners=env_runners,
             label_selector=options.label_selector(label),
+            service=service,
+            priority=priority,
             num_slots=slots,
             seed=seed,
             iteration=iteration,

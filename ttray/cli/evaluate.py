@@ -79,6 +79,8 @@ def evaluate(
     module: options.Module = None,
     env_runners: options.EnvRunners = 0,
     label: options.Labels = None,
+    service: options.Service = None,
+    priority: options.Priority = 1.0,
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
@@ -133,6 +135,8 @@ def evaluate(
             strategy=strategy,
             num_env_runners=env_runners,
             label_selector=options.label_selector(label),
+            service=service,
+            priority=priority,
             module_class=options.module_class(module),
             on_progress=on_progress,
             on_round=on_round,

@@ -196,6 +196,11 @@ Labels = Annotated[
         "label_selector", "--label", metavar="KEY=VALUE", note="May be repeated.", show_default="all nodes"
     ),
 ]
+Service = Annotated[
+    str | None,
+    _option("service", metavar="NAME", show_default="env runners of this command"),
+]
+Priority = Annotated[float, _option("priority")]
 Slots = Annotated[int, _option("num_envs_per_env_runner")]
 RewardRange = Annotated[
     tuple[float, float] | None,

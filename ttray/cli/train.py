@@ -40,6 +40,8 @@ def train(
     iterations: options.Iterations = RunSettings.num_iterations,
     env_runners: options.EnvRunners = NUM_ENV_RUNNERS,
     label: options.Labels = None,
+    service: options.Service = None,
+    priority: options.Priority = 1.0,
     checkpoint_every: options.CheckpointEvery = RunSettings.checkpoint_every,
     keep: options.Keep = RunSettings.keep,
     keep_best: options.KeepBest = RunSettings.keep_best,
@@ -98,10 +100,18 @@ def train(
 
     ttray train --config runs/dam-TTPOIS-0.95-0/run.toml --directory again
     """
+    from ttray.rollout.environment import EnvironmentMaker
     from ttray.runs.run import Run
     from ttray.runs.settings import parse_settings, read_settings
-    from ttray.runs.training import check_asked
 
+    if service is not None and (_is_said(context, "num_env_runners") or label):
+        raise typer.BadParameter(
+            "it has workers of its own; leave out --env-runners and --label", param_hint="--service"
+        )
+    if service is not None and (_is_said(context, "num_env_runners") or label):
+        raise typer.BadParameter(
+            "it has workers of its own; leave out --env-runners and --label", param_hint="--service"
+        )
     flags = {
         "preset": preset,
         "environment": env,
@@ -111,6 +121,8 @@ def train(
         "num_iterations": iterations,
         "num_env_runners": env_runners,
         "label_selector": options.label_selector(label),
+        "service": service,
+        "priority": priority,
         "checkpoint_every": checkpoint_every,
         "keep": keep,
         "keep_best": keep_best,
@@ -131,7 +143,8 @@ def train(
         del given[name]
     options.look_here(flags["environment"])
     if config and "budget" in from_file.keys() - typed.keys() and not _is_said(context, "budget"):
-        check_asked(Run.of(**flags, settings=given), config)
+        run = Run.of(**flags, settings=given)
+        EnvironmentMaker.of(run.environment).facts().check_asked(run.budget, str(config))
     started = time.monotonic()
 
     tracker = Tracker("training", flags["num_iterations"], progress)

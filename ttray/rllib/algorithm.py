@@ -39,6 +39,7 @@ from ttray.service.handle import BatchHandle
 from ttray.service.head_monitor import watched_head
 from ttray.service.metrics import record_optimisation
 from ttray.service.service import RolloutService
+from ttray.service.warm_service import lent_workers
 
 
 class TTPOIS(StandingAlgorithm):
@@ -63,8 +64,10 @@ class TTPOIS(StandingAlgorithm):
         self._is_told = False
         self.setup_learner(maker.facts())
         check_stateless(self.get_module())
+        service = self.config.service
         self._service = RolloutService(
             maker,
+            supplier=service and lent_workers(service, maker, self.config.priority),
             num_env_runners="auto" if self.config.auto_env_runners else self.config.num_env_runners,
             num_slots=self.config.num_envs_per_env_runner,
             seed=self.config.seed,

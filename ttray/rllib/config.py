@@ -114,6 +114,8 @@ class TTPOISConfig(AlgorithmConfig):
         coerce(self, CHECKS)
         if isinstance(self.num_env_runners, str):  # from a dictionary
             self._settle_auto(self.num_env_runners)
+        if self.service is not None:
+            self._settle_auto(0)
         unsupported_settings.refuse(self)
         if (environment := FunctionOfEnvironment.of(self.env)) is not self.env:  # else it may be frozen
             self.env = environment
@@ -126,7 +128,8 @@ class TTPOISConfig(AlgorithmConfig):
             check_model_config(self.model_config, tuple(self.hidden_sizes))
         if self.optimise_on == "workers" and not self._has_env_runners():
             raise ValueError(
-                "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; "
+                "optimise_on='workers' needs env runners of its own that hold the rows, found "
+                f"{f'service={self.service!r}' if self.service else 'num_env_runners=0'}; "
                 "call config.env_runners(num_env_runners=...) or choose 'learner' or 'auto'"
             )
 
@@ -135,7 +138,7 @@ class TTPOISConfig(AlgorithmConfig):
 
     def needs_ray(self) -> bool:
         """Whether anything is done in another process."""
-        return self._has_env_runners() or self.num_learners > 0
+        return self._has_env_runners() or self.service is not None or self.num_learners > 0
 
     def optimises_on_workers(self) -> bool:
         """Whether the env runners compute the bound."""

@@ -18,6 +18,7 @@ from ttray.runs.checkpoints import find_checkpoint
 from ttray.service.connection import connect, quieten
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
+from ttray.service.warm_service import Service, lent_workers
 from ttray.service.worker_needs import WorkerNeeds
 from ttray.settings.rules import check_budget, check_num_env_runners
 from ttray.settings.training import DispatchSettings
@@ -41,6 +42,8 @@ def collect(
     env_config: dict[str, Any] | None = None,
     settings: DispatchSettings | None = None,
     label_selector: dict[str, str] | None = None,
+    service: str | Service | None = None,
+    priority: float = 1.0,
     on_progress: OnProgress | None = None,
 ) -> pa.Table:
     """Collects exactly the trajectories that a strategy plans.
@@ -72,6 +75,9 @@ def collect(
             dictionary, as RLlib's convention is, gets that.
         settings: Time-outs and retries.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
+        service: Whose workers collect, in place of env runners of this call: a `ttray.Service`, or the name
+            of one that `ttray service start` has started. The bits are the same.
+        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
         on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
 
     Returns:
@@ -95,6 +101,8 @@ def collect(
         env_config=env_config,
         settings=settings,
         label_selector=label_selector,
+        service=service,
+        priority=priority,
         on_progress=on_progress,
     ) as collector:
         return collector.collect(strategy, iteration=iteration, gamma=gamma, dist_inputs=dist_inputs)
@@ -116,6 +124,8 @@ class Collector:
         env_config: See there.
         settings: See there.
         label_selector: See there.
+        service: See there.
+        priority: See there.
         on_progress: See there.
     """
 
@@ -134,6 +144,8 @@ class Collector:
         env_config: dict[str, Any] | None = None,
         settings: DispatchSettings | None = None,
         label_selector: dict[str, str] | None = None,
+        service: str | Service | None = None,
+        priority: float = 1.0,
         on_progress: OnProgress | None = None,
     ) -> None:
         quieten()
@@ -142,9 +154,16 @@ class Collector:
             policy = find_checkpoint(policy)
         self._num_env_runners = check_num_env_runners(num_env_runners)
         self._on_progress = on_progress
+        if service is not None and (num_env_runners or label_selector):
+            raise ValueError(
+                "a service has workers of its own: leave out num_env_runners (--env-runners) and "
+                "label_selector (--label), or service"
+            )
+        maker = EnvironmentMaker.of(environment, env_config)
         self._service = RolloutService(
-            EnvironmentMaker.of(environment, env_config),
+            maker,
             num_env_runners=self._num_env_runners,
+            supplier=None if service is None else lent_workers(service, maker, priority),
             num_slots=num_slots,
             seed=seed,
             settings=settings,

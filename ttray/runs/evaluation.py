@@ -26,6 +26,7 @@ from ttray.runs.rounds_line import OnRound, RoundsLine
 from ttray.runs.subject import Subject
 from ttray.runs.to_accuracy import evaluate_to_accuracy, kept_rounds
 from ttray.service.progress import OnProgress
+from ttray.service.warm_service import Service
 from ttray.settings.accuracy import Accuracy
 from ttray.settings.reward_ranges import known_range
 from ttray.settings.training import DispatchSettings
@@ -81,6 +82,8 @@ def evaluate(
     num_env_runners: int | str = 0,
     num_slots: int = 64,
     label_selector: dict[str, str] | None = None,
+    service: str | Service | None = None,
+    priority: float = 1.0,
     env_config: dict[str, Any] | None = None,
     module_class: type[RLModule] | None = None,
     actions: str | None = None,
@@ -132,6 +135,9 @@ def evaluate(
             cluster has CPUs for; 0 collects in this process. The bits are the same for any number.
         num_slots: Vector slots of each env runner; the bits are the same for any number.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
+        service: Whose workers collect, in place of env runners of this call: a `ttray.Service`, or the name
+            of one that `ttray service start` has started. The bits are the same.
+        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
         env_config: Arguments of the environment; as trained unless given.
         module_class: Of a policy whose module is not ttray's own.
         actions: "rescaled" or "clipped", of an RLModule that is not ttray's own, see `ttray.collect`.
@@ -174,6 +180,8 @@ def evaluate(
         seed=seed,
         settings=settings,
         label_selector=label_selector,
+        service=service,
+        priority=priority,
         on_progress=line.on_progress if line else on_progress,
     ) as collector:
         if budget is not None:

@@ -48,6 +48,7 @@ from ttray.service.cluster_address import is_on_cluster
 from ttray.service.connection import connect, quieten
 from ttray.service.head_monitor import watched_head
 from ttray.service.progress import LiveLine
+from ttray.service.warm_service import Service, lender_of
 
 OnIteration = Callable[[dict[str, float]], None]
 
@@ -110,6 +111,8 @@ def train(
     num_iterations: int = Run.num_iterations,
     num_env_runners: int | str = Run.num_env_runners,
     label_selector: dict[str, str] | None = None,
+    service: str | Service | None = None,
+    priority: float = 1.0,
     checkpoint_every: int = Run.checkpoint_every,
     keep: int = Run.keep,
     keep_best: bool = Run.keep_best,
@@ -141,6 +144,8 @@ def train(
         num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
             cluster has CPUs for; 0 collects in this process. Changes no result.
         label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
+        service: Whose workers collect, in place of env runners: a `ttray.Service`, or a name of one.
+        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
         checkpoint_every: Iterations between checkpoints.
         keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
         keep_best: Rank all checkpoints at the end, as `ttray.rank` does and for about a tenth of the steps of
@@ -172,6 +177,7 @@ def train(
         num_iterations=num_iterations,
         num_env_runners=num_env_runners,
         label_selector=label_selector,
+        **({} if service is None else {"service": service, "priority": priority}),
         checkpoint_every=checkpoint_every,
         keep=keep,
         keep_best=keep_best,
@@ -220,16 +226,13 @@ def check_run(run: Run, directory: Path) -> None:
     EnvironmentMaker.of(run.environment).facts().check_horizon(config.horizon)
 
 
-def check_asked(run: Run, path: Path) -> None:
-    """Raises ValueError if the run's batches, for which only this file asks, would take much memory."""
-    EnvironmentMaker.of(run.environment).facts().check_asked(run.budget, str(path))
-
-
 def connect_for(runs: Sequence[Run], directories: Sequence[Path]) -> None:
     """Joins or starts a Ray if one of the runs has something left to train that needs it."""
     for run, directory in zip(runs, directories, strict=True):
+        if (service := run.settings.get("service")) is not None:
+            lender_of(service)
         # On a cluster its metrics are seen, whoever computes.
-        if run.config().needs_ray() or is_on_cluster():
+        elif run.config().needs_ray() or is_on_cluster():
             checkpoint = newest_checkpoint(directory, is_told=False)  # it is when it is used
             if finished_rows(run, checkpoint) is None:
                 connect(run.num_env_runners)

@@ -70,17 +70,17 @@ class ActorChannel:
     def send(self, work: ray.ObjectRef, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         """Sends a quota. The table stays where it is made; this process owns the reference to it."""
         receipt, table = self._run_quota.remote(work, quota)
-        _when_done(receipt, lambda outcome: on_answer(Answer(outcome, table)))
+        when_done(receipt, lambda outcome: on_answer(Answer(outcome, table)))
 
     def ask(
         self, question: ShardRequest, values: Any, on_answer: Callable[[ShardReply | Exception], None]
     ) -> None:
         """Asks about parts; values that are a reference are fetched where they are needed."""
-        _when_done(self.actor.answer_parts.remote(question, values), on_answer)
+        when_done(self.actor.answer_parts.remote(question, values), on_answer)
 
     def ping(self, on_answer: Callable[[Any], None]) -> None:
         """Asks whether the actor is alive."""
-        _when_done(self.actor.ping.remote(), on_answer)
+        when_done(self.actor.ping.remote(), on_answer)
 
     def kill(self) -> None:
         """Ends the process; Ray starts another."""
@@ -91,7 +91,9 @@ class ActorChannel:
         return ActorChannel, (self.actor, self.needs)
 
 
-def _when_done(reference: ray.ObjectRef, on_done: Callable[[Any], None]) -> None:
+def when_done(reference: ray.ObjectRef, on_done: Callable[[Any], None]) -> None:
+    """Calls with what is behind a reference, or the exception in its place, once it is there."""
+
     def pass_on(future: Any) -> None:
         problem = future.exception()
         on_done(future.result() if problem is None else problem)

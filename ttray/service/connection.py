@@ -69,6 +69,34 @@ def connect(num_env_runners: int | str, *, num_cpus: int | None = None) -> None:
         quieten()  # again: Ray's start sets its own levels
 
 
+def join_embedded(address: str) -> None:
+    """Joins an embedded Ray of another process of this machine.
+
+    Args:
+        address: Of its head, on the loopback.
+    """
+    import ray
+
+    from ttray.service.ray_internals import job_on_drivers_path, show_token
+
+    with _starting:
+        if ray.is_initialized():
+            return
+        quieten()
+        show_token()
+        _exit_at_sigterm()
+        with on_loopback():
+            _by_lasting_thread(
+                lambda: ray.init(
+                    address=address,
+                    job_config=job_on_drivers_path(),
+                    logging_level="ERROR",
+                    log_to_driver=False,
+                )
+            )
+        quieten()
+
+
 def start_embedded(num_cpus: int, **options: Any) -> None:
     """Starts a Ray that listens on the loopback only; it ends with this process.
 

@@ -27,8 +27,10 @@ from ttray.plans.quotas import Quota
 from ttray.rollout.blame import first_line
 from ttray.rollout.policy_contract import PolicyError
 from ttray.service.channel import Answer, Channel
+from ttray.service.collection_error import CollectionError, gave_up
 from ttray.service.collection_state import CollectionState
 from ttray.service.deaths import cause_of, death
+from ttray.service.lent_workers import LentWorkers
 from ttray.service.progress import OnProgress
 from ttray.service.receipt import Failure
 from ttray.service.room import cpus_told
@@ -40,10 +42,6 @@ from ttray.settings.training import DispatchSettings
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.5  # longest wait before time-outs and progress are looked at again
-
-
-class CollectionError(RuntimeError):
-    """The plan could not be collected; the message names the cause and the cure."""
 
 
 class _Loss(Enum):
@@ -97,11 +95,14 @@ class Dispatcher:
 
     Args:
         settings: How patient to be.
+        lent: Where workers come from that others use, too; None for workers of one's own.
     """
 
-    def __init__(self, settings: DispatchSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: DispatchSettings, lent: LentWorkers | None = None) -> None:
+        self._settings, self._lent = settings, lent
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        if lent is not None:
+            lent.begin(lambda: self._events.put(lambda: None))
         self.pool = WorkerPool(self._events)
         self._flights: dict[int, _Flight] = {}  # in the order in which they left, of whichever collection
         self._numbers = itertools.count()
@@ -118,6 +119,8 @@ class Dispatcher:
         self.pool.set_members(channels)
         self._take_events(0.0)
         self._is_whole = True
+        if self._lent is not None:
+            return self._lent.lender.most
         return self.pool.num_expected({flight.worker for flight in self._flights.values()})
 
     def _ask_all_anew(self) -> None:
@@ -163,13 +166,14 @@ class Dispatcher:
         last_life = time.monotonic()
         try:
             while not state.is_complete():
+                if self._lent is not None:
+                    self._lent.settle(self.pool, self._num_useful(now))
                 self._deal(now)
-                if self._flights or self._abandoned or self.pool.has_idle():
+                if self._flights or self._abandoned or self.pool.has_idle() or self._is_served():
                     last_life = time.monotonic()
                 elif (
-                    len(self.pool.gone) == len(self.pool.channels)
-                    or time.monotonic() - last_life > self._settings.env_runner_wait_s
-                ):
+                    self._lent is None and len(self.pool.gone) == len(self.pool.channels)
+                ) or time.monotonic() - last_life > self._settings.env_runner_wait_s:
                     raise self._nobody_left()
                 self._take_events(self._patience(now))
                 self._end_overdue()
@@ -181,6 +185,17 @@ class Dispatcher:
             self._is_whole = True
         finally:
             self._current = None  # what is still on its way belongs to nobody now
+
+    def _is_served(self) -> bool:
+        return self._lent is not None and self._lent.is_served()
+
+    def _num_useful(self, now: _Collection) -> int:
+        """How many workers there is something to do for: a late quota is for another one, too."""
+        while now.out and not self._is_alone(now.out[0]):
+            now.out.popleft()
+        late = self._settings.backup_quotas and not now.pending and now.out and self._late_in(now.out[0]) <= 0
+        busy = {flight.worker for flight in self._flights.values() if flight.collection is now}
+        return len(now.pending) + len(busy) + bool(late)
 
     def _deal(self, now: _Collection) -> None:
         while now.pending and self.pool.has_idle():
@@ -237,8 +252,9 @@ class Dispatcher:
         # Flights are in the order in which they left, and all have the same time: the first is due first.
         waits = [self._due(flight) - instant for flight in islice(self._flights.values(), 1)]
         waits += [when - instant for when in (self.pool.next_ping(),) if when is not None]
-        if self._settings.backup_quotas and not now.pending and now.out and self.pool.has_idle():
-            waits.append(self._late_in(now.out[0]))
+        if self._settings.backup_quotas and not now.pending and now.out:
+            late_in = self._late_in(now.out[0])  # if it is late already, that waits for a worker
+            waits += [late_in] if late_in > 0 or self.pool.has_idle() else []
         return max(min([_POLL_S, *waits]), 0.0)
 
     def _due(self, flight: _Flight) -> float:
@@ -321,6 +337,8 @@ class Dispatcher:
             self._lose(flight, _Loss.HANG, f"{problem}; raise it if quotas may take longer")
 
     def _nobody_left(self) -> CollectionError:
+        if self._lent is not None:
+            return self._lent.nobody_came(self._settings.env_runner_wait_s)
         number, gone = len(self.pool.channels), self.pool.gone
         if len(gone) == number:
             last = cause_of(list(gone.values())[-1])
@@ -330,21 +348,3 @@ class Dispatcher:
             f"{self._settings.env_runner_wait_s:.0f} s ({len(gone)} are gone for good). {cpus_told()}; "
             "start nodes, ask for fewer env runners, or raise env_runner_wait_s"
         )
-
-
-def gave_up(
-    quota: Quota, attempts: int, error: str, others: Mapping[str, int] | None = None
-) -> CollectionError:
-    """The error of a quota that failed too often.
-
-    Args:
-        quota: Which.
-        attempts: That failed in the same way.
-        error: Of the last of them.
-        others: Attempts that were lost in other ways, by what happened.
-    """
-    beside = "".join(f", and {number} in which {what}" for what, number in (others or {}).items() if number)
-    return CollectionError(
-        f"trajectories {quota.start} to {quota.stop - 1} could not be collected in {attempts} "
-        f"{'attempt' if attempts == 1 else 'attempts'}{beside}. The last error:\n{error}"
-    )

@@ -26,6 +26,7 @@ from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import Channel
 from ttray.service.metrics import CollectionStats
 from ttray.service.receipt import Receipt
+from ttray.service.sent_work import SentWork
 from ttray.service.shard_cache import ShardRef
 from ttray.service.waiting import fetch
 from ttray.service.worker import RolloutWorker, Work
@@ -151,7 +152,7 @@ class CollectHere:
 
     Args:
         maker: Of the environments.
-        work: A reference to what the quotas have in common.
+        work: A reference to what the quotas have in common, or to what a service was sent of it.
     """
 
     def __init__(self, maker: EnvironmentMaker, work: ray.ObjectRef) -> None:
@@ -159,7 +160,8 @@ class CollectHere:
 
     def __call__(self, quotas: Sequence[Quota]) -> list[pa.Table]:
         """Collects them one after the other."""
-        work: Work = fetch("what is collected", self._work)
+        found: Work | SentWork = fetch("what is collected", self._work)
+        work = found.open() if isinstance(found, SentWork) else found
         worker = RolloutWorker(self._maker)
         tables = []
         try:

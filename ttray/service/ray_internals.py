@@ -65,6 +65,20 @@ def job_on_drivers_path() -> JobConfig:
     return JobConfig(_py_driver_sys_path=_DriversPath())
 
 
+def show_token() -> None:
+    """Has this process show its token to a Ray that it joins, unless RAY_AUTH_MODE says what to do.
+
+    A Ray that is started asks for the token by default; who joins one by its address has to be told. In a
+    version without tokens there is nothing to do.
+    """
+    try:
+        from ray._private.authentication import authentication_token_setup
+    except ImportError:
+        return
+    if enable := getattr(authentication_token_setup, "enable_token_auth_by_default", None):
+        enable()
+
+
 def forget_connection() -> list[Any] | None:
     """Has Ray know of no connection, as before `ray.init`, and of no processes to end with this one.
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pickle import PicklingError
 from typing import Any, Self
 
 import numpy as np
@@ -28,11 +29,13 @@ from ttray.rollout.environment import EnvironmentMaker, MakingError
 from ttray.rollout.policies import Policy
 from ttray.rollout.policy_contract import PolicyError, name_of
 from ttray.service.channel import ActorChannel
+from ttray.service.collection_error import gave_up
 from ttray.service.collection_state import CollectionState
 from ttray.service.cpu_types import CpuTypes, cpu_type
-from ttray.service.dispatcher import Dispatcher, gave_up
+from ttray.service.dispatcher import Dispatcher
 from ttray.service.handle import BatchHandle, CollectHere, fetch_tables
 from ttray.service.head_monitor import watched_head
+from ttray.service.lent_workers import LentWorkers
 from ttray.service.metrics import record_collection
 from ttray.service.progress import OnProgress
 from ttray.service.receipt import Failure, Receipt
@@ -63,7 +66,7 @@ class RolloutService:
         maker: Of the environments.
         num_env_runners: Remote workers (a Ray is started if none is connected), "auto" for as many as the
             cluster has CPUs for, or 0 for this process.
-        supplier: Workers of another kind, in place of `num_env_runners`.
+        supplier: Workers of another kind, in place of `num_env_runners`: those that a service lends, too.
         num_slots: Vector slots of each worker.
         seed: Of the run. It may be set between collections.
         settings: How patient to be.
@@ -90,7 +93,8 @@ class RolloutService:
         )
         self._supplier = supplier or worker_source(maker, num_env_runners, needs or WorkerNeeds())
         self._worker = RolloutWorker(maker)
-        self._dispatcher = Dispatcher(self._settings)
+        self._lent = self._supplier if isinstance(self._supplier, LentWorkers) else None
+        self._dispatcher = Dispatcher(self._settings, self._lent)
         self._cpu_types = CpuTypes()
         self._has_checked = False
         self._step_time_s: float | None = None  # of a worker, per planned step of the last plan
@@ -164,7 +168,9 @@ class RolloutService:
         )
         check_budget(strategy.budget)
         self.facts.check_horizon(strategy.horizon)
-        checks = not self._has_checked and self._settings.determinism_check != "off"
+        tried = None if self._lent is None else self._lent.lender.seals.digests(policy, self._maker)
+        is_checked = self._has_checked or (self._lent is not None and tried in self._lent.lender.checked)
+        checks = not is_checked and self._settings.determinism_check != "off"
         work = Work(
             info,
             policy,
@@ -176,6 +182,8 @@ class RolloutService:
         handle = self.collect_work(work, on_progress)
         if checks:
             self._judge(handle.receipts[0].difference or self._difference_here(work, handle.receipts[0]))
+            if self._lent is not None and tried is not None:
+                self._lent.lender.checked.add(tried)
         return handle
 
     def _difference_here(self, work: Work, receipt: Receipt) -> str | None:
@@ -212,7 +220,7 @@ class RolloutService:
             return self._handle(work, state)
         with watched_head():
             state = self._planned(work, self._engage(work))
-            shared = _put(work)
+            shared = self._sent(work)
             self._collect_elsewhere(work, shared, state, on_progress)
         return self._handle(
             work,
@@ -254,7 +262,28 @@ class RolloutService:
     ) -> None:
         before = np.concatenate([[0], np.cumsum(trajectory_lengths(work.info.strategy), dtype=np.int64)])
         num_steps = {quota.index: int(before[quota.stop] - before[quota.start]) for quota in state.quotas}
-        self._dispatcher.collect(work, shared, state, num_steps, on_progress)
+        try:
+            self._dispatcher.collect(work, shared, state, num_steps, on_progress)
+        finally:
+            if self._lent is not None:
+                self._lent.rest()
+
+    def _sent(self, work: Work) -> ray.ObjectRef:
+        """What workers are given of a work: a reference to it, or to what those who stay need of it."""
+        try:
+            if self._lent is not None:
+                return ray.put(self._lent.lender.seals.pack(work, self._maker))
+            return ray.put(work)
+        except (
+            TypeError,
+            PicklingError,
+        ) as problem:  # Ray's has pages, and what matters as its cause
+            why = problem.__cause__ or problem
+            raise PolicyError(
+                f"the policy {name_of(work.policy)} cannot be sent to env runners: {why}. "
+                "Keep what cannot be pickled (locks, files, connections) out of it, or collect in this "
+                "process with num_env_runners=0"
+            ) from None
 
     def _recollect(self, work: Work, shared: ray.ObjectRef, quotas: Sequence[Quota]) -> list[pa.Table]:
         """Collects quotas again whose tables were lost, until they are here."""
@@ -294,15 +323,3 @@ def plan_quotas(work: Work, num_workers: int, settings: DispatchSettings) -> lis
     else:
         quotas = choose_split(lengths, num_workers, work.num_slots)
     return group(cut(work.info.strategy), len(quotas)) if work.in_parts else quotas
-
-
-def _put(work: Work) -> ray.ObjectRef[Work]:
-    try:
-        return ray.put(work)
-    except TypeError as problem:  # Ray's has a page of text, and what matters as its cause
-        why = problem.__cause__ or problem
-        raise PolicyError(
-            f"the policy {name_of(work.policy)} cannot be sent to env runners: {why}. "
-            "Keep what cannot be pickled (locks, files, connections) out of it, or collect in this process "
-            "with num_env_runners=0"
-        ) from None

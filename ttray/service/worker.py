@@ -96,7 +96,7 @@ class RolloutWorker:
                 dist_inputs=work.dist_inputs,
             )
             _end_fork(process)
-            receipt = Receipt.of(table, work.info, quota, stats, _name_of_worker())
+            receipt = Receipt.of(table, work.info, quota, stats, name_of_worker())
             if work.checks_determinism and quota.start == 0:
                 sample = sample_of(table, quota)
                 found = self.find_difference(work, sample, Where.SLOT)
@@ -104,11 +104,11 @@ class RolloutWorker:
             return receipt, table
         except PolicyError as error:
             text = f"{work.info.environment}: {error}"
-            return Failure(text, _name_of_worker(), build(), is_of_policy=True), None
+            return Failure(text, name_of_worker(), build(), is_of_policy=True), None
         except Exception as error:
             _end_fork(process)
             self._pool.discard()
-            return Failure(_text_of(error, work.info.environment), _name_of_worker(), build()), None
+            return Failure(_text_of(error, work.info.environment), name_of_worker(), build()), None
 
     def close(self) -> None:
         """Closes the environments: what they have started ends with them."""
@@ -132,7 +132,7 @@ class RolloutWorker:
             text = (
                 f"run seed {work.info.seed}, {work.name(quota)}: {told('the environment or policy', error)}"
             )
-            return Failure(f"{work.info.environment}: {text}", _name_of_worker(), build()), None
+            return Failure(f"{work.info.environment}: {text}", name_of_worker(), build()), None
         return answer, None if table is None else to_message(table)
 
     def answer_parts(self, question: ShardRequest, values: NDArray[Any] | None) -> ShardReply:
@@ -144,7 +144,8 @@ class RolloutWorker:
         return sign_of_life()
 
 
-def _name_of_worker() -> str:
+def name_of_worker() -> str:
+    """Host and process, for people."""
     return f"{socket.gethostname()}, process {os.getpid()}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from functools import partial
 from queue import SimpleQueue
@@ -19,6 +19,7 @@ from ttray.service.builds import BuildError, check_build
 from ttray.service.channel import Channel
 from ttray.service.deaths import cause_of
 from ttray.service.room import cpus_told
+from ttray.service.worker import Sign
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class WorkerPool:
         self._ping_at: dict[int, float] = {}
         self._report_at = time.monotonic() + _REPORT_EVERY_S
         self._processes: dict[int, int] = {}  # as of the last sign of life
+        self.num_answers: Counter[int] = Counter()  # of quotas, by worker
 
     def set_members(self, channels: Mapping[int, Channel]) -> None:
         """Takes in new workers and forgets those that are no longer there. Numbers are never used twice."""
@@ -55,11 +57,16 @@ class WorkerPool:
             self.channels[worker] = channels[worker]
             self.ping(worker)
 
+    def welcome(self, worker: int, channel: Channel, sign: Sign) -> None:
+        """Takes in a worker that has just given a sign of life to somebody else."""
+        self.channels[worker] = channel
+        self._take_ping(worker, sign)
+
     def anew(self) -> WorkerPool:
         """The same workers, all asked for a sign of life but those that are gone."""
         pool = WorkerPool(self._events)
         pool.gone, pool.slow = dict(self.gone), set(self.slow)
-        pool.channels = dict(self.channels)
+        pool.channels, pool.num_answers = dict(self.channels), self.num_answers
         for worker in pool.channels.keys() - pool.gone.keys():
             pool.ping(worker)
         return pool
@@ -96,6 +103,7 @@ class WorkerPool:
 
     def rest(self, worker: int) -> None:
         """A worker is done with what it had."""
+        self.num_answers[worker] += 1
         if worker in self.channels:
             self._idle.append(worker)
 

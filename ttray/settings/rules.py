@@ -35,6 +35,7 @@ _MAX_ENV_RUNNERS = 10**5  # a process each: more than Ray starts in one cluster
 _MAX_LAYERS, _MAX_UNITS = 32, 2**14
 _MAX_WEIGHTS = 2**24  # between hidden layers
 _MAX_AMOUNT = 1e4  # CPUs of one process
+_MAX_PRIORITY = 100.0  # else others would as good as starve
 
 
 def count(maximum: int = MAX_COUNT, minimum: int = 1) -> Rule:
@@ -122,6 +123,19 @@ def check_label_selector(
     }
 
 
+def check_service(service: Any) -> str:
+    """Returns the name of a service; one of this process says it itself."""
+    return check_text("service", getattr(service, "name", service))
+
+
+def check_priority(priority: Any) -> float:
+    """Returns a share beside others' 1."""
+    found = check_positive("priority", priority, maximum=_MAX_PRIORITY)
+    if found < 1 / _MAX_PRIORITY:
+        raise ValueError(f"priority must be at least {1 / _MAX_PRIORITY:g}, found {brief(priority)}")
+    return found
+
+
 def check_hidden_sizes(name: str, value: Any) -> tuple[int, ...]:
     """Returns units of hidden layers, for a network that a machine can hold."""
     sizes = check_sizes(name, value, max_length=_MAX_LAYERS, maximum=_MAX_UNITS)
@@ -132,6 +146,10 @@ def check_hidden_sizes(name: str, value: Any) -> tuple[int, ...]:
 
 AMOUNT = Rule(check_amount, f"a number, 0 to {_MAX_AMOUNT:g}")
 HIDDEN_SIZES = Rule(check_hidden_sizes, f"integers, at most {_MAX_LAYERS} of them")
+SERVICE = Rule(lambda _, value: check_service(value), "the name of a service")
+PRIORITY = Rule(
+    lambda _, value: check_priority(value), f"a number, {1 / _MAX_PRIORITY:g} to {_MAX_PRIORITY:g}"
+)
 # Whether there are env runners for the labels is asked elsewhere.
 LABELS = Rule(lambda _, value: check_label_selector(value, "auto"), "labels and their values, or None")
 NUM_ENV_RUNNERS = Rule(

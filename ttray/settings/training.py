@@ -25,6 +25,8 @@ from ttray.settings.rules import (
     MAX_SLOTS,
     NOT_NEGATIVE,
     NUM_ENV_RUNNERS,
+    PRIORITY,
+    SERVICE,
     count,
     one_of,
     or_none,
@@ -222,6 +224,16 @@ class WorkerSettings:
     label_selector: Annotated[dict[str, str] | None, LABELS] = setting(
         "Labels of the nodes that collectors may use, such as one type of CPU.",
         default=None,
+        changes_results=False,
+    )
+    service: Annotated[str | None, or_none(SERVICE)] = setting(
+        "Service whose workers collect (`ttray.Service`, `ttray service start`), in place of env runners.",
+        default=None,
+        changes_results=False,
+    )
+    priority: Annotated[float, PRIORITY] = setting(
+        "In that service, beside its other clients: twice as much gets twice as many quotas.",
+        default=1.0,
         changes_results=False,
     )
 
