@@ -29,9 +29,10 @@ from ttray.data.batch import Batch, BatchInfo
 from ttray.data.ragged import RaggedBatch, as_tensors
 from ttray.estimators.surrogate import Sums, bound
 from ttray.numerics.threads import torch_threads
-from ttray.optim.improvement import BoundObjective, ImprovementSettings
+from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.modules import trainable_parameters
+from ttray.optim.objectives import BoundObjective
 from ttray.optim.shard_bound import Request
 from ttray.optim.shards import cut
 from ttray.policies.distributions import from_description

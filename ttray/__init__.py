@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POIS",
+    "TTPO",
     "TTPOIS",
     "POISConfig",
     "Service",
+    "TTPOConfig",
     "TTPOISConfig",
     "callbacks",
     "collect",
@@ -53,6 +55,8 @@ __all__ = [
 
 _HOMES = {
     "POIS": "ttray.rllib.algorithm",
+    "TTPO": "ttray.rllib.ttpo",
+    "TTPOConfig": "ttray.rllib.ttpo",
     "TTPOIS": "ttray.rllib.algorithm",
     "POISConfig": "ttray.rllib.config",
     "TTPOISConfig": "ttray.rllib.config",

@@ -1,4 +1,4 @@
-"""Names for other libraries: the environments for gymnasium, TTPOIS and POIS for RLlib and Tune.
+"""Names for other libraries: the environments for gymnasium, the algorithms for RLlib and Tune.
 
 Neither library is imported for this: the names are added at the end of its own import, at once if it is there
 already. What the names stand for is loaded by who asks for it.
@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader  # no base class below: it costs more than all the rest here
 
-ALGORITHMS = ("TTPOIS", "POIS")
+_HOMES = {
+    "TTPOIS": "ttray.rllib.algorithm",
+    "POIS": "ttray.rllib.algorithm",
+    "TTPO": "ttray.rllib.ttpo",
+}
+
+ALGORITHMS = tuple(_HOMES)
+OF_BOUNDS = ("TTPOIS", "POIS")
+"""Those that climb a bound, which is what most presets say how to do."""
 
 Action = Callable[[ModuleType], object]
 
@@ -92,5 +100,5 @@ def _add_algorithms(registry: ModuleType) -> None:
 
 def _algorithm(name: str) -> tuple[type, Any]:
     """What RLlib's registry asks for: the class, and its default configuration."""
-    found = getattr(import_module("ttray.rllib.algorithm"), name)
+    found = getattr(import_module(_HOMES[name]), name)
     return found, found.get_default_config()

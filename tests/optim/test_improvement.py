@@ -217,7 +217,7 @@ def test_report_has_the_published_metrics():
     assert set(report) == {
         "bound_before", "bound_after", "gain", "step_sizes", "step_kls",
         "num_gradients", "num_fisher_products", "num_bound_evaluations",
-        "max_weight", "effective_sample_size", "renyi2", "stop_reason", "num_nonfinite_rejected",
+        "max_weight", "effective_sample_size", "renyi2", "stop_reason", "num_nonfinite_rejected", "is_bound",
     }  # fmt: skip
     assert 1.0 <= report["effective_sample_size"] <= STRATEGIES["TT-POIS"].num_trajectories
     assert report["renyi2"] >= 1.0
@@ -314,9 +314,9 @@ def test_a_baseline_is_given_where_the_settings_have_one_and_nowhere_else():
     distribution, strategy = KINDS["categorical"], STRATEGIES["TT-POIS"]
     policy = Policy(distribution)
     batch = Batch.of(sampled_table(strategy, distribution, policy))
-    with pytest.raises(ValueError, match="have baseline='per_step', the batch came with none; pass the val"):
+    with pytest.raises(ValueError, match="have baseline='per_step', the batch came with 'none'; pass the"):
         improve(policy, Policy.forward, batch, settings(baseline="per_step"))
-    with pytest.raises(ValueError, match="have baseline='none', the batch came with one; pass the values"):
+    with pytest.raises(ValueError, match="have baseline='none', the batch came with 'per_step'; pass the"):
         improve(policy, Policy.forward, batch, settings(), baseline=np.zeros(strategy.horizon))
 
 

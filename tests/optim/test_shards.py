@@ -17,8 +17,8 @@ from tests.support.by_the_book import effective_sample_size
 from tests.support.make_batches import KINDS
 from ttray.data.batch import Batch
 from ttray.estimators.surrogate import bound, surrogate_of
-from ttray.optim.improvement import BoundObjective
 from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.objectives import BoundObjective
 from ttray.optim.run_statistics import StepRewards
 from ttray.optim.shard_bound import PartFacts, Request, WeightSums
 from ttray.optim.shards import ROWS_OF_TWO_PARTS, TreeSum, cut, group, indices_of

@@ -65,7 +65,7 @@ CASES = {
     ),
     "unknown baseline": (
         lambda: small_config(baseline="mean"),
-        "baseline must be one of none, per_step, found 'mean'",
+        "baseline must be one of none, per_step, value, found 'mean'",
     ),
     "unknown place of the optimisation": (
         lambda: small_config(optimise_on="cluster"),

@@ -84,7 +84,7 @@ def test_only_boxes_of_floats_can_be_normalised(local_ray):
 
 
 def test_an_unknown_filter_is_refused():
-    with pytest.raises(ValueError, match="must be one of NoFilter, mean_std, found 'MeanStdFilter'"):
+    with pytest.raises(ValueError, match="must be one of NoFilter, mean_std, auto, found 'MeanStdFilter'"):
         small_config().env_runners(observation_filter="MeanStdFilter").validate()
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from ttray.cli.app import app
 from ttray.cli.terminal import run
-from ttray.registration import ALGORITHMS
+from ttray.registration import OF_BOUNDS
 from ttray.runs import training
 from ttray.runs.checkpoints import newest_checkpoint
 
 # One preset of every family, with its own budget; the others differ from them in numbers only.
 FAMILIES = ("dam-fast", "corridor-dense-fast", "supply-chain-fast", "reacher-fast")
 ESTIMATORS = (("trajectory", "none"), ("trajectory", "per_step"), ("per_decision", "per_step"))
-METHODS = list(product(ALGORITHMS, ESTIMATORS))
+METHODS = list(product(OF_BOUNDS, ESTIMATORS))
 # Two iterations: the first has no baseline yet.
 TWICE = ("--iterations", "2", "--env-runners", "0", "--no-progress")
 

@@ -88,7 +88,7 @@ def test_the_horizon_of_an_environment_of_ones_own_is_its_time_limit():
     ("settings", "message"),
     [
         ({"preset": "dma"}, "no preset 'dma'; choose one of"),
-        ({"algorithm": "PPO"}, "algorithm must be one of TTPOIS, POIS, found 'PPO'"),
+        ({"algorithm": "PPO"}, "algorithm must be one of TTPOIS, POIS, TTPO, found 'PPO'"),
         ({"num_iterations": 0}, "num_iterations must be an integer, at least 1, found 0"),
         ({"num_iterations": 1.5}, "num_iterations must be an integer, at least 1, found 1.5"),
         ({"checkpoint_every": 0}, "checkpoint_every must be an integer, at least 1, found 0"),

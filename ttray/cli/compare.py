@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ttray.cli import options
 from ttray.cli.terminal import Tracker, emit, out
-from ttray.registration import ALGORITHMS
+from ttray.registration import OF_BOUNDS
 from ttray.runs.directories import runs_directory
 from ttray.runs.own_settings import NUM_ENV_RUNNERS, RunSettings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ttray.runs.run import Run
 
 
-ALL_ALGORITHMS = ",".join(ALGORITHMS)
+ALL_ALGORITHMS = ",".join(OF_BOUNDS)
 GUARANTEE = (
     "of training runs: the better one ends above the other with more than half of all seeds; holds for any "
     "number of seeds and any distribution of returns"

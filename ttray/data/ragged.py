@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ttray.data.schema import array_of, canonical, offsets_of
+from ttray.data.schema import array_of, canonical, last_obs_of, offsets_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class RaggedBatch:
         reward: `[rows]` float64.
         log_prob: `[rows]` float32, or None where a policy acted that tells no probabilities.
         dist_inputs: `[rows, inputs]` float32, or None where they were not recorded.
+        last_obs: `[trajectories, obs_size]` float32, after the last step; None where it was not recorded.
+        terminated: `[trajectories]`, whether the last step ended the episode; None where that is not known.
     """
 
     offsets: Tensor
@@ -38,6 +40,8 @@ class RaggedBatch:
     reward: Tensor
     log_prob: Tensor | None
     dist_inputs: Tensor | None
+    last_obs: Tensor | None = None
+    terminated: Tensor | None = None
 
     @property
     def behaviour_inputs(self) -> Tensor:
@@ -72,6 +76,8 @@ class RaggedBatch:
             reward=self.reward[rows].clone(),
             log_prob=None if self.log_prob is None else self.log_prob[rows].clone(),
             dist_inputs=None,
+            last_obs=_part(self.last_obs, positions),
+            terminated=_part(self.terminated, positions),
         )
 
 
@@ -89,7 +95,13 @@ def as_tensors(table: pa.Table) -> RaggedBatch:
         **{name: _tensor(array_of(table, name)) for name in ("t", "obs", "action", "reward")},
         log_prob=_tensor_if_there(table, "log_prob"),
         dist_inputs=_tensor_if_there(table, "dist_inputs"),
+        last_obs=_tensor(last_obs_of(table)) if "last_obs" in table.column_names else None,
+        terminated=_tensor(array_of(table, "terminated")[offsets[1:] - 1]),
     )
+
+
+def _part(values: Tensor | None, positions: range) -> Tensor | None:
+    return None if values is None else values[positions.start : positions.stop].clone()
 
 
 def _tensor_if_there(table: pa.Table, name: str) -> Tensor | None:

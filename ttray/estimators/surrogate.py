@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -219,15 +220,37 @@ class PerDecisionSurrogate(Surrogate):
         return estimate
 
 
+class SecondMomentSurrogate(PerDecisionSurrogate):
+    """The same with what the batch itself tells of the variance: Σ (γ^t/n_t r_t)² Π d₂ as the penalty.
+
+    For rewards of which nothing is to be expected given the past: the surprises of a critic who knows what
+    states are worth under the target. Then weighted ones are uncorrelated, and their variances add up; else
+    it leaves out what the critic does not know (docs/algorithm.md). They are 0 after an episode's end.
+    Arguments as for `Surrogate`, without a baseline.
+    """
+
+    def __init__(self, batch: RaggedBatch, strategy: DataCollectionStrategy, **arguments: Any) -> None:
+        super().__init__(batch, strategy, **arguments)
+        self._penalty = self._rewards.square()
+        self._any_absorbed = False
+
+
 IMPORTANCE_WEIGHTS: Mapping[str, type[Surrogate]] = MappingProxyType(
     {"trajectory": Surrogate, "per_decision": PerDecisionSurrogate}
 )
 """How rewards are weighted, by name: the paper's one weight per trajectory, or one per decision."""
 
 
-def surrogate_of(importance_weights: str) -> type[Surrogate]:
-    """Returns the class of that name; another name is a ValueError."""
-    return IMPORTANCE_WEIGHTS[check_one_of("importance_weights", importance_weights, IMPORTANCE_WEIGHTS)]
+def surrogate_of(importance_weights: str, penalty: str = "largest") -> type[Surrogate]:
+    """Returns the class of these names; another name is a ValueError."""
+    found = IMPORTANCE_WEIGHTS[check_one_of("importance_weights", importance_weights, IMPORTANCE_WEIGHTS)]
+    if check_one_of("penalty", penalty, ("largest", "second_moment")) == "largest":
+        return found
+    if found is not PerDecisionSurrogate:
+        raise ValueError(
+            f"penalty='second_moment' needs importance_weights='per_decision', found {importance_weights!r}"
+        )
+    return SecondMomentSurrogate
 
 
 def bound(sums: Sums, *, delta: float, max_reward: float) -> Tensor:

@@ -16,17 +16,20 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ttray.boundary.fields import check_kind
 from ttray.data.batch import BatchInfo
-from ttray.estimators.surrogate import Sums, bound
-from ttray.optim.fisher import mean_product
+from ttray.estimators.surrogate import Sums
+from ttray.numerics.threads import torch_threads
 from ttray.optim.local_evaluator import BoundEvaluator
 from ttray.optim.modules import Forward, trainable_parameters
+from ttray.optim.objectives import BoundObjective
+from ttray.optim.part_facts import PartFacts, WeightSums
 from ttray.optim.search import maximise
-from ttray.optim.shard_bound import BoundSpec, PartFacts, Request, WeightSums
+from ttray.optim.shard_bound import BoundSpec, Request, Values
+from ttray.settings.critic import CriticSettings, StateSettings
 from ttray.settings.model import Rule, settings_class
 from ttray.settings.training import ObjectiveSettings, SearchSettings
 
@@ -44,8 +47,20 @@ class ImprovementSettings(ObjectiveSettings):
         """How many threads evaluate parts in this process."""
         return self.num_learner_threads or torch.get_num_threads()
 
+    critic: Annotated[CriticSettings, Rule(partial(check_kind, kind=CriticSettings), "CriticSettings")] = (
+        field(default_factory=CriticSettings)
+    )
+    states: Annotated[StateSettings, Rule(partial(check_kind, kind=StateSettings), "StateSettings")] = field(
+        default_factory=StateSettings
+    )
+
     def spec(
-        self, module: nn.Module, forward: Forward, info: BatchInfo, baseline: ArrayLike | None = None
+        self,
+        module: nn.Module,
+        forward: Forward,
+        info: BatchInfo,
+        baseline: ArrayLike | None = None,
+        values: Values | None = None,
     ) -> BoundSpec:
         """What evaluators of parts need to know.
 
@@ -54,12 +69,13 @@ class ImprovementSettings(ObjectiveSettings):
             forward: How to call it, or a copy of it.
             info: The batch.
             baseline: b_t, `[horizon]`, which must not depend on the batch; needed if the settings have one.
+            values: What a critic says of rows, likewise.
         """
-        if (baseline is None) != (self.baseline == "none"):
+        given = "value" if values is not None else "none" if baseline is None else "per_step"
+        if given != self.baseline:
             raise ValueError(
-                f"the settings have baseline={self.baseline!r}, the batch came with "
-                f"{'none' if baseline is None else 'one'}; pass the values that belong to the batch if it "
-                "has any"
+                f"the settings have baseline={self.baseline!r}, the batch came with {given!r}; pass the "
+                "values that belong to the batch if it has any"
             )
         return BoundSpec(
             info,
@@ -69,6 +85,8 @@ class ImprovementSettings(ObjectiveSettings):
             self.importance_weights,
             self.importance_weight_clip,
             None if baseline is None else np.asarray(baseline, dtype=np.float64),
+            self.penalty,
+            values,
             self.search.num_fisher_rows,
             self.search.log_std_brake,
         )
@@ -90,60 +108,6 @@ def check_sampled_by(info: BatchInfo, digest: str) -> None:
             f"the batch of iteration {info.iteration} was sampled with other weights than the learner's, "
             f"which importance sampling would turn into bias: their digests are {info.weights_digest} and "
             f"{digest}. Collect it again with the current weights"
-        )
-
-
-class BoundObjective:
-    """The bound as a function of the parameter vector.
-
-    Args:
-        evaluator: Of the parts of the batch.
-        delta: Probability that the bound fails.
-        max_reward: R_max.
-        known: Parameters and their sums, which are not asked for again.
-    """
-
-    def __init__(
-        self,
-        evaluator: BoundEvaluator,
-        *,
-        delta: float,
-        max_reward: float,
-        known: tuple[Tensor, Sums] | None = None,
-    ) -> None:
-        self._evaluator, self._delta, self._max_reward = evaluator, delta, max_reward
-        self._evaluated = [known] if known else []  # since the last gradient
-
-    def value(self, parameters: Tensor) -> float:
-        """The bound; −inf where a divergence is infinite."""
-        return bound(self.sums(parameters), delta=self._delta, max_reward=self._max_reward).item()
-
-    def sums(self, parameters: Tensor) -> Sums:
-        """The sums of the bound, evaluated unless they are known."""
-        for known, sums in reversed(self._evaluated):
-            if torch.equal(known, parameters):
-                return sums
-        sums = Sums(*self._evaluator.answer(Request("sums", parameters)))
-        self._evaluated.append((parameters, sums))
-        return sums
-
-    def gradient(self, parameters: Tensor) -> Tensor:
-        """Its gradient; NaN where the bound is infinite."""
-        sums = self.sums(parameters)
-        self._evaluated = [(parameters, sums)]
-        penalty = sums.penalty.item()
-        if not math.isfinite(penalty):
-            return torch.full_like(parameters, math.nan)
-        # ∂(−R √(β p)) = −R √β / (2 √p) ∂p: with the penalty of all parts, that of each can be added up.
-        beta = (1.0 - self._delta) / self._delta
-        of_penalty = -self._max_reward * math.sqrt(beta / penalty) / 2.0 if self._max_reward else 0.0
-        gradient: Tensor = self._evaluator.answer(Request("gradient", parameters, of_penalty))
-        return gradient.to(parameters.dtype)
-
-    def fisher_product(self, parameters: Tensor, vector: Tensor) -> Tensor:
-        """The Hessian of the mean KL divergence from these parameters, times a vector; in float64."""
-        return mean_product(
-            self._evaluator.answer(Request("fisher", torch.stack([parameters, vector.to(parameters.dtype)])))
         )
 
 
@@ -173,13 +137,16 @@ def improve(
     _check_densities(facts)
     start = parameters_to_vector(trainable_parameters(module)).detach()
     at_start = Sums(*torch.tensor([facts.estimate, facts.penalty], dtype=torch.float64))
+    max_reward, fixed = _scales(facts, settings)
     objective = BoundObjective(
         evaluator,
         delta=settings.delta,
-        max_reward=max(facts.max_abs_reward, settings.min_max_reward or 0.0),
+        max_reward=max_reward,
+        fixed_penalty=fixed,
         known=(start, at_start),
     )
-    result = maximise(objective, start, settings.search, last_kl=last_kl)
+    with torch_threads(1):  # sums over parameters are too short to be shared
+        result = maximise(objective, start, settings.search, last_kl=last_kl)
     penalty = objective.sums(result.parameters).penalty
     weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
     vector_to_parameters(result.parameters, trainable_parameters(module))
@@ -187,6 +154,7 @@ def improve(
         "bound_before": result.value_before,
         "bound_after": result.value_after,
         "gain": result.gain,
+        "is_bound": True,
         "step_sizes": list(result.step_sizes),
         "step_kls": list(result.step_kls),
         "num_gradients": result.num_gradients,
@@ -197,8 +165,23 @@ def improve(
         "max_weight": math.exp(min(weights.log_max, 700.0)),
         "effective_sample_size": weights.effective_sample_size,
         # The mean of d̂₂(h) over the lengths, weighted as in the penalty; at the start all are 1.
-        "renyi2": (penalty / at_start.penalty).item(),
+        "renyi2": (penalty / at_start.penalty).item() if at_start.penalty else 1.0,
     }
+
+
+def _scales(facts: PartFacts, settings: ImprovementSettings) -> tuple[float, float]:
+    """R_max, and the part of the penalty that no policy changes, in the penalty's unit.
+
+    That is what the first states bring where a critic says what they are worth: docs/algorithm.md (5).
+    """
+    first = facts.first_values
+    if settings.penalty == "second_moment":
+        return 1.0, 0.0 if first is None else first.variance_of_mean
+    largest = max(facts.max_abs_reward, settings.min_max_reward or 0.0)
+    if first is None or largest == 0.0:
+        return largest, 0.0
+    relative = (first.high - first.low) / largest
+    return largest, (relative**2 + 2.0 * relative * first.discounts) / first.number
 
 
 def _check_densities(facts: PartFacts) -> None:

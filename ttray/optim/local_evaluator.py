@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ttray.data.batch import Batch
@@ -31,11 +31,18 @@ class BoundEvaluator(Protocol):
         """The sum of the answers of all parts."""
 
 
+class AnyPart(Protocol):
+    """A piece of what is added up."""
+
+    def answer(self, request: Request, module: nn.Module, parameters: list[nn.Parameter]) -> Any:
+        """Its answer, see `shard_bound.Part`."""
+
+
 class _Hand:
     """What one thread works with: a module that no other thread touches."""
 
-    def __init__(self, spec: BoundSpec) -> None:
-        self.module = copy.deepcopy(spec.module)
+    def __init__(self, module: nn.Module) -> None:
+        self.module = copy.deepcopy(module)
         self.parameters = trainable_parameters(self.module)
         # In one piece, so that one copy moves them all, and aligned alike wherever they come from.
         self._vector = parameters_to_vector(self.parameters).detach()
@@ -84,34 +91,59 @@ class LocalEvaluator:
     """Neighbouring parts in this process; a context manager that ends its threads.
 
     Args:
-        spec: Of the whole batch.
-        rows: Of neighbouring trajectories; parts copy what they need of them.
-        first: Id of the first of these trajectories.
-        parts: Indices of the parts, all of whose trajectories are in `rows`.
+        module: The policy before the search.
+        makers: Of the parts here, each from a copy of the module; they copy what they need of rows.
+        parts: Their indices.
+        num_parts: Of the whole.
         num_threads: How many evaluate them.
     """
 
     def __init__(
-        self, spec: BoundSpec, rows: RaggedBatch, first: int, parts: range, num_threads: int = 1
+        self,
+        module: nn.Module,
+        makers: Sequence[Callable[[nn.Module], AnyPart]],
+        parts: range,
+        num_parts: int,
+        num_threads: int = 1,
     ) -> None:
-        self._indices, self._num_parts = parts, len(cut(spec.info.strategy))
+        self._indices, self._num_parts = parts, num_parts
         number = max(min(num_threads, len(parts)), 1)
-        self._hands = [_Hand(spec) for _ in range(number)]
+        self._hands = [_Hand(module) for _ in range(number)]
         self._helpers = [_Helper(hand) for hand in self._hands[1:]]  # this thread works, too
-        self._parts: list[Part | None] = [None] * len(parts)
-        ranges = cut(spec.info.strategy)[parts.start : parts.stop]
+        self._parts: list[AnyPart | None] = [None] * len(parts)
 
         def make(hand: _Hand, position: int) -> None:
-            ids = ranges[position]
-            own = rows.trajectories(range(ids.start - first, ids.stop - first))
-            self._parts[position] = Part(spec, hand.module, own, ids.start)
+            self._parts[position] = makers[position](hand.module)
 
         self._in_turns(make)
 
     @classmethod
+    def of_rows(
+        cls, spec: BoundSpec, rows: RaggedBatch, first: int, parts: range, num_threads: int = 1
+    ) -> Self:
+        """Parts of a batch.
+
+        Args:
+            spec: Of the whole batch.
+            rows: Of neighbouring trajectories.
+            first: Id of the first of these trajectories.
+            parts: Indices of the parts, all of whose trajectories are in `rows`.
+            num_threads: How many evaluate them.
+        """
+
+        def maker(ids: range) -> Callable[[nn.Module], Part]:
+            return lambda module: Part(
+                spec, module, rows.trajectories(range(ids.start - first, ids.stop - first)), ids.start
+            )
+
+        ranges = cut(spec.info.strategy)
+        makers = [maker(ids) for ids in ranges[parts.start : parts.stop]]
+        return cls(spec.module, makers, parts, len(ranges), num_threads)
+
+    @classmethod
     def whole(cls, spec: BoundSpec, batch: Batch, num_threads: int = 1) -> Self:
         """All parts of a batch."""
-        return cls(spec, batch.tensors, 0, range(len(cut(spec.info.strategy))), num_threads)
+        return cls.of_rows(spec, batch.tensors, 0, range(len(cut(spec.info.strategy))), num_threads)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ttray.estimators.baselines import PerStepBaseline
 from ttray.optim.local_evaluator import BoundEvaluator
+from ttray.optim.recent_batches import RecentBatch, remembered
 from ttray.optim.shard_bound import Request
 from ttray.plans.dcs import DataCollectionStrategy
 from ttray.plans.planners import Observed
@@ -38,9 +39,42 @@ class StepRewards:
     variances: NDArray[np.float64]
 
     @classmethod
-    def of(cls, evaluator: BoundEvaluator, strategy: DataCollectionStrategy) -> Self:
-        """Added up by the parts of the batch, with the same bits wherever they are."""
+    def of_surprises(
+        cls,
+        rewards: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        strategy: DataCollectionStrategy,
+        gamma: float,
+    ) -> Self:
+        """Where a critic takes away what states tell, f_t = γ^2t σ_t²: nothing else varies with other steps.
+
+        Args:
+            rewards: `[horizon]`, summed over trajectories.
+            squares: `[horizon]`, of the surprises, likewise.
+            strategy: The plan.
+            gamma: The discount.
+        """
+        discounts = gamma ** (2.0 * np.arange(strategy.horizon))
+        return cls(rewards, discounts * squares / strategy.samples_per_step)
+
+    @classmethod
+    def of(
+        cls,
+        evaluator: BoundEvaluator,
+        strategy: DataCollectionStrategy,
+        critics_gamma: float | None = None,
+    ) -> Self:
+        """Added up by the parts of the batch, with the same bits wherever they are.
+
+        Args:
+            evaluator: Of the parts.
+            strategy: The plan.
+            critics_gamma: The discount where there is a critic, whose surprises are looked at.
+        """
         sums: torch.Tensor = evaluator.answer(Request("rewards"))
+        if critics_gamma is not None:
+            squares: torch.Tensor = evaluator.answer(Request("surprises"))
+            return cls.of_surprises(sums.numpy(), squares.numpy(), strategy, critics_gamma)
         means = sums / torch.from_numpy(strategy.samples_per_step.copy())
         return cls(sums.numpy(), evaluator.answer(Request("products", means)).numpy())
 
@@ -53,6 +87,8 @@ class RunStatistics:
         baseline: The mean rewards.
         observed: The variances; None before the first batch.
         moments: Of the observations, all batches alike; None unless somebody asked for them.
+        recent: The last batches, the newest one last; none unless somebody learns from them.
+        share_made: Of the steps that were planned for the last batch; less than 1 where episodes end early.
         step_kl: The KL divergence of the last step along a natural direction; None before the first.
     """
 
@@ -60,6 +96,8 @@ class RunStatistics:
     observed: Observed | None = None
     moments: RunningMeanStd | None = None
     step_kl: float | None = None
+    recent: tuple[RecentBatch, ...] = ()
+    share_made: float = 1.0
 
     @classmethod
     def empty(cls, horizon: int) -> RunStatistics:
@@ -72,7 +110,10 @@ class RunStatistics:
         observed = Observed.from_arrays(arrays["observed"]) if "observed" in arrays else None
         moments = RunningMeanStd.from_arrays(arrays["moments"]) if "moments" in arrays else None
         baseline = PerStepBaseline.from_arrays(arrays["baseline"])
-        return cls(baseline, observed, moments, arrays.get("step_kl"))
+        recent = tuple(RecentBatch.from_arrays(each) for each in arrays.get("recent", ()))
+        return cls(
+            baseline, observed, moments, arrays.get("step_kl"), recent, float(arrays.get("share_made", 1.0))
+        )
 
     def to_arrays(self) -> dict[str, Any]:
         """Everything, for a checkpoint."""
@@ -82,6 +123,10 @@ class RunStatistics:
                 arrays[name] = value.to_arrays()
         if self.step_kl is not None:
             arrays["step_kl"] = self.step_kl
+        if self.recent:
+            arrays["recent"] = [batch.to_arrays() for batch in self.recent]
+        if self.share_made != 1.0:
+            arrays["share_made"] = self.share_made
         return arrays
 
     def is_of(self, horizon: int, gamma: float) -> bool:
@@ -112,6 +157,16 @@ class RunStatistics:
         """The same with the KL divergences of the steps on the batch."""
         accepted = [kl for kl in kls if kl > 0.0]
         return replace(self, step_kl=accepted[-1]) if accepted else self
+
+    def remembering(self, batch: RecentBatch, number: int) -> RunStatistics:
+        """The same with a batch among the last ones.
+
+        Args:
+            batch: The newest one.
+            number: How many to remember.
+        """
+        planned, made = batch.strategy.budget, len(batch.rows.t)
+        return replace(self, recent=remembered(self.recent, batch, number), share_made=made / planned)
 
     def having_seen(self, moments: RunningMeanStd) -> RunStatistics:
         """The same with the moments of the batch's observations, for who needs them."""

@@ -7,9 +7,9 @@ keeps activations only while it is evaluated, so memory is that of parts, not of
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -18,15 +18,19 @@ from torch import Tensor, nn
 
 from ttray.data.batch import BatchInfo
 from ttray.data.ragged import RaggedBatch
+from ttray.estimators.advantages import CriticValues, SurprisingRows
 from ttray.estimators.surrogate import surrogate_of
 from ttray.optim.fisher import FisherRows
 from ttray.optim.modules import Forward
+from ttray.optim.part_facts import NAMED_AT_MOST, FirstValues, PartFacts, WeightSums
 from ttray.plans.reward_variances import centred_products
 from ttray.policies.distributions import Comparison, from_description
 from ttray.policies.running_mean_std import RunningMeanStd
 
+Values: TypeAlias = Callable[[nn.Module, RaggedBatch], CriticValues]
+"""From a module with a critic, or a copy of it, to what that says of rows."""
+
 _LOG_PROB_TOLERANCE = 1e-3  # float32 forward passes of two libraries differ by about 1e-6
-_NAMED_AT_MOST = 10  # trajectories that one error message lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,9 @@ class BoundSpec:
         importance_weights: "trajectory" or "per_decision".
         importance_weight_clip: Upper limit of a weight in the estimate, or None.
         baseline: b_t, `[horizon]`, or None.
+        penalty: "largest" or "second_moment", see `estimators.surrogate`.
+        values: What a critic says of rows, from a copy of the module; or None. Then what is weighted are its
+            surprises.
         num_fisher_rows: How many rows the metric of natural directions is a mean of, about.
         log_std_brake: How many times a change of a log standard deviation counts in it.
     """
@@ -52,6 +59,8 @@ class BoundSpec:
     importance_weights: str = "trajectory"
     importance_weight_clip: float | None = None
     baseline: NDArray[np.float64] | None = None
+    penalty: str = "largest"
+    values: Values | None = None
     num_fisher_rows: int = 1000
     log_std_brake: float = 1.0
 
@@ -64,13 +73,16 @@ class Request:
         what: "facts" (`PartFacts`); "sums" (`[2]`, estimate and penalty); "gradient" (`[parameters]`);
             "fisher" (`[parameters + 1]`, see `FisherRows.product`); "weights" (`WeightSums`); "rewards"
             (`[horizon]`, summed over trajectories); "products" (`[horizon]`, what `centred_products` gives
-            for the means of the rewards); "moments" (`RunningMeanStd` of the observations).
+            for the means of the rewards); "moments" (`RunningMeanStd` of the observations); "surprises"
+            (`[horizon]`, squares of a critic's, summed over trajectories).
         values: The parameters, the mean rewards, or nothing; for "fisher" `[2, parameters]`, the parameters
             and what F is multiplied with.
         of_penalty: What the penalty counts for in the gradient.
     """
 
-    what: Literal["facts", "sums", "gradient", "fisher", "weights", "rewards", "products", "moments"]
+    what: Literal[
+        "facts", "sums", "gradient", "fisher", "weights", "rewards", "products", "moments", "surprises"
+    ]
     values: Tensor | None = None
     of_penalty: float = 0.0
 
@@ -84,80 +96,6 @@ class Request:
                 assert self.values is not None
                 return self.values[0]
         return None
-
-
-@dataclass(frozen=True)
-class PartFacts:
-    """What is known of a part before any search.
-
-    Attributes:
-        max_abs_reward: The largest |r_t − b_t|.
-        estimate: Of the module's own return.
-        penalty: Of the module itself.
-        num_stale: Trajectories that were not sampled by the module.
-        stale: The first of their ids, and the recorded and present log-probability of one row.
-    """
-
-    max_abs_reward: float
-    estimate: float
-    penalty: float
-    num_stale: int = 0
-    stale: tuple[tuple[int, ...], float, float] | None = None
-
-    def __add__(self, other: PartFacts) -> PartFacts:
-        stale = self.stale or other.stale
-        if self.stale and other.stale:
-            stale = ((self.stale[0] + other.stale[0])[:_NAMED_AT_MOST], *self.stale[1:])
-        return PartFacts(
-            max(self.max_abs_reward, other.max_abs_reward),
-            self.estimate + other.estimate,
-            self.penalty + other.penalty,
-            self.num_stale + other.num_stale,
-            stale,
-        )
-
-
-@dataclass(frozen=True)
-class WeightSums:
-    """The weights ω that rewards have, one per trajectory or one per row, as far as they are reported.
-
-    Attributes:
-        num_trajectories: Whose weights they are.
-        number: Of weights.
-        log_max: The logarithm of the largest.
-        scaled_sum: Σ ω/max.
-        scaled_squares: Σ (ω/max)².
-    """
-
-    num_trajectories: int
-    number: int
-    log_max: float
-    scaled_sum: float
-    scaled_squares: float
-
-    @classmethod
-    def of(cls, log_weights: Tensor, num_trajectories: int) -> WeightSums:
-        """Of the trajectories of a part."""
-        largest = log_weights.max()
-        scaled = torch.exp(log_weights - largest)
-        sums = scaled.sum().item(), scaled.square().sum().item()
-        return cls(num_trajectories, len(log_weights), largest.item(), *sums)
-
-    def __add__(self, other: WeightSums) -> WeightSums:
-        largest = max(self.log_max, other.log_max)
-        mine, others = math.exp(self.log_max - largest), math.exp(other.log_max - largest)
-        return WeightSums(
-            self.num_trajectories + other.num_trajectories,
-            self.number + other.number,
-            largest,
-            mine * self.scaled_sum + others * other.scaled_sum,
-            mine**2 * self.scaled_squares + others**2 * other.scaled_squares,
-        )
-
-    @property
-    def effective_sample_size(self) -> float:
-        """(Σω)² / Σω² in trajectories, also where every row has a weight: at most their number."""
-        return self.scaled_sum**2 / self.scaled_squares * self.num_trajectories / self.number
 
 
 class Part:
@@ -177,8 +115,15 @@ class Part:
             behaviour = spec.forward(module, rows.obs)
             log_prob = distribution.log_prob(behaviour, rows.action)
             self._compare = distribution.comparison(behaviour, rows.action)
-        self._surrogate = surrogate_of(spec.importance_weights)(
-            rows,
+        first_values = None
+        self._weighted, self._of_first_states = rows, 0.0
+        if spec.values is not None:
+            found = SurprisingRows.of(rows, spec.values(module, rows), spec.gamma)
+            self._weighted = found.rows
+            first_values = FirstValues.of(found.first_values, spec.info.strategy.horizon, spec.gamma)
+            self._of_first_states = first_values.total / int(spec.info.strategy.samples_per_step[0])
+        self._surrogate = surrogate_of(spec.importance_weights, spec.penalty)(
+            self._weighted,
             spec.info.strategy,
             gamma=spec.gamma,
             importance_weight_clip=spec.importance_weight_clip,
@@ -189,9 +134,10 @@ class Part:
         sums = self._surrogate.sums(Comparison(zeros, zeros))
         self._facts = PartFacts(
             self._surrogate.max_abs_reward,
-            sums.estimate.item(),
+            sums.estimate.item() + self._of_first_states,
             sums.penalty.item(),
             *_stale(log_prob, rows, first),
+            first_values,
         )
         self._fisher_rows: FisherRows | None = None
 
@@ -216,6 +162,10 @@ class Part:
                 return torch.from_numpy(products)
             case "moments":
                 return RunningMeanStd.of(self._rows.obs.numpy())
+            case "surprises":
+                squares = self._weighted.reward.square().numpy()
+                horizon = self._spec.info.strategy.horizon
+                return torch.from_numpy(np.bincount(self._rows.t.numpy(), squares, horizon))
             case "gradient":
                 return self._gradient(module, parameters, request.of_penalty)
             case "fisher":
@@ -229,7 +179,7 @@ class Part:
                 weights = self._surrogate.log_weights_in_use(comparison)
                 return WeightSums.of(weights, len(self._rows.length))
             sums = self._surrogate.sums(comparison)
-            return torch.stack([sums.estimate, sums.penalty])
+            return torch.stack([sums.estimate + self._of_first_states, sums.penalty])
 
     def _fisher(self) -> FisherRows:
         """Made when they are asked for: plain gradients need none."""
@@ -272,5 +222,5 @@ def _stale(
         return 0, None
     wrong = torch.nonzero(~same).squeeze(-1)
     positions = torch.unique(torch.searchsorted(rows.offsets, wrong, right=True) - 1)
-    ids = tuple(first + position for position in positions[:_NAMED_AT_MOST].tolist())
+    ids = tuple(first + position for position in positions[:NAMED_AT_MOST].tolist())
     return len(positions), (ids, recorded[wrong[0]].item(), log_prob[wrong[0]].item())

@@ -53,14 +53,14 @@ def cut(strategy: DataCollectionStrategy, rows_per_part: int | None = None) -> t
     """
     steps_before = np.concatenate([[0], np.cumsum(trajectory_lengths(strategy), dtype=np.int64)])
     total = int(steps_before[-1])
-    number = _number_of_parts(total) if rows_per_part is None else max(round(total / rows_per_part), 1)
+    number = number_of_parts(total) if rows_per_part is None else max(round(total / rows_per_part), 1)
     targets = np.arange(number + 1, dtype=np.int64) * total // number
     edges = np.unique(np.searchsorted(steps_before, targets)).tolist()
     return tuple(range(*pair) for pair in pairwise(edges))
 
 
-def _number_of_parts(total: int) -> int:
-    """Even, so that two threads are done at the same time; 1 for few rows."""
+def number_of_parts(total: int) -> int:
+    """Of a number of rows: even, so that two threads are done at the same time; 1 for few rows."""
     if total < _WORTH_HALVING:
         return 1
     rows = min(max(total / _MIDDLING_NUMBER, _FEW_ROWS), _MANY_ROWS)

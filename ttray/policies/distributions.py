@@ -68,6 +68,10 @@ class ActionDistribution(ABC):
         """
 
     @abstractmethod
+    def entropy(self, inputs: Tensor) -> Tensor:
+        """Of each row `[rows]`, in float64 and with a gradient, for inputs `[rows, num_inputs]`."""
+
+    @abstractmethod
     def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
         """The Fisher information of each row, which is the Hessian of the KL divergence, times a vector.
 
@@ -142,6 +146,14 @@ class MultiCategorical(ActionDistribution):
             return Comparison(log_ratio=_total(ratios), log_renyi2=_total(divergences))
 
         return compare
+
+    def entropy(self, inputs: Tensor) -> Tensor:
+        """See base class: the sum over the choices."""
+        found = []
+        for logits in self._logits(inputs):
+            log_probs = torch.log_softmax(logits.double(), -1)
+            found.append(-(log_probs.exp() * log_probs).sum((-2, -1)))
+        return _total(found)
 
     def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
         """See base class: p (v − pᵀv) for each choice."""
@@ -265,6 +277,10 @@ class DiagonalGaussian(ActionDistribution):
             )
 
         return compare
+
+    def entropy(self, inputs: Tensor) -> Tensor:
+        """See base class: that of the means plays no part."""
+        return (inputs[:, self.size :].double() + (_HALF_LOG_TWO_PI + 0.5)).sum(-1)
 
     def fisher_product(self, inputs: Tensor, moved: Tensor, log_std_brake: float = 1.0) -> Tensor:
         """See base class: v/σ² for the means, 2v for the logarithms."""

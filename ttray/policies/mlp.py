@@ -67,6 +67,7 @@ def initial_mlp(
     *,
     seed: int,
     log_std_size: int | None = None,
+    stream: int = 0,
 ) -> MLP:
     """Draws a "normc" network: each unit's incoming weights have norm 1 (0.01 in the last layer).
 
@@ -76,13 +77,14 @@ def initial_mlp(
         num_outputs: Units of the last layer, without the log standard deviations.
         seed: Of the run; equal seeds give equal networks.
         log_std_size: Number of state-independent log standard deviations, initially 0, or None.
+        stream: Other networks of the same run have other ones.
     """
     # One key, where trajectories have two: the network's stream is none of theirs.
-    stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    draws = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
     sizes = [obs_size, *hidden_sizes, num_outputs]
     weights = []
     for fan_in, fan_out in itertools.pairwise(sizes):
-        weight = stream.standard_normal((fan_in, fan_out))
+        weight = draws.standard_normal((fan_in, fan_out))
         weight /= np.linalg.norm(weight, axis=0)
         weights.append(weight)
     weights[-1] *= _OUTPUT_SCALE

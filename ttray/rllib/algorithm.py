@@ -32,6 +32,7 @@ from ttray.rllib.module_files import policy_files
 from ttray.rllib.standing import Standing, StandingAlgorithm, absolute
 from ttray.rllib.torch_policy import check_stateless
 from ttray.rllib.unsupported_settings import warn_of_ignored
+from ttray.rollout.environment_facts import EnvironmentFacts
 from ttray.rollout.policies import ModePolicy, Policy
 from ttray.rollout.policy_files import training_with
 from ttray.service.builds import check_build
@@ -56,10 +57,9 @@ class TTPOIS(StandingAlgorithm):
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
         self._maker = maker = maker_from_config(self.config, self.env_creator)
         self.env_creator = maker.make_single
+        self.config = _whole(self.config, maker.facts())
         maker.facts().check_horizon(self.config.horizon)
         warn_of_ignored(self.config)
-        if self.config.seed is None:
-            self.config = _with_seed(self.config)
         self._last: BatchHandle | None = None
         self._is_told = False
         self.setup_learner(maker.facts())
@@ -123,7 +123,9 @@ class TTPOIS(StandingAlgorithm):
         standing = self._standing
         self._service.seed = standing.run_seed
         handle = self._service.collect(
-            self.config.data_collection_strategy(standing.statistics.observed),
+            self.config.data_collection_strategy(
+                standing.statistics.observed, standing.statistics.share_made
+            ),
             standing.policy,
             iteration=standing.num_batches,
             gamma=self.config.gamma,
@@ -250,9 +252,14 @@ class POIS(TTPOIS):
         return POISConfig()
 
 
-def _with_seed(config: TTPOISConfig) -> TTPOISConfig:
-    """Draws the seed that nobody has chosen: of the network and of all batches, also after a restoration."""
-    seeded = config.copy(copy_frozen=False)
-    seeded.seed = secrets.randbits(32)
-    seeded.freeze()
-    return seeded
+def _whole(config: TTPOISConfig, facts: EnvironmentFacts) -> TTPOISConfig:
+    """With what the environment tells, and the seed that nobody has chosen, which is drawn.
+
+    That is the seed of the network and of all batches, also after a restoration.
+    """
+    found = config.completed(facts)
+    if found.seed is None:
+        found = found.copy(copy_frozen=False)
+        found.seed = secrets.randbits(32)
+    found.freeze()
+    return found

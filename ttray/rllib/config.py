@@ -13,24 +13,34 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from ttray.boundary.fields import coerce
+from ttray.boundary.fields import Check, coerce
 from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.shards import ROWS_OF_TWO_PARTS
 from ttray.plans import planners
 from ttray.plans.dcs import DataCollectionStrategy
 from ttray.rllib import unsupported_settings
 from ttray.rllib.catalog_module import CatalogModule, check_model_config
+from ttray.rllib.critic_module import CriticModule
 from ttray.rllib.environments import FunctionOfEnvironment
 from ttray.rllib.learner import WholeBatchLearner
 from ttray.rllib.module import PolicyModule
-from ttray.rllib.normalized_module import NormalizedModule
+from ttray.rllib.normalized_module import NormalizedModule, needs_filter
 from ttray.rllib.settings import CHECKS, lists_settings
+from ttray.rollout.environment_facts import EnvironmentFacts
 from ttray.service.worker_needs import WorkerNeeds
+from ttray.settings.critic import CriticSettings, StateSettings
 from ttray.settings.rules import check_num_env_runners
-from ttray.settings.training import SETTINGS, DispatchSettings, EvaluationSettings, SearchSettings
+from ttray.settings.training import (
+    SETTINGS,
+    DispatchSettings,
+    EvaluationSettings,
+    SearchSettings,
+)
 
 _MIN_ROWS_OF_WORKERS = 100_000  # fewer are quicker in the learner alone (`python -m benchmarks optimisation`)
-_Settings = TypeVar("_Settings", SearchSettings, ImprovementSettings, DispatchSettings)
+_Settings = TypeVar(
+    "_Settings", SearchSettings, ImprovementSettings, DispatchSettings, CriticSettings, StateSettings
+)
 
 
 class TTPOISConfig(AlgorithmConfig):
@@ -111,7 +121,7 @@ class TTPOISConfig(AlgorithmConfig):
 
     def validate(self) -> None:
         """Gives every setting its plain type; ValueError for what cannot work, with what was found."""
-        coerce(self, CHECKS)
+        coerce(self, self._checks())
         if isinstance(self.num_env_runners, str):  # from a dictionary
             self._settle_auto(self.num_env_runners)
         if self.service is not None:
@@ -123,7 +133,36 @@ class TTPOISConfig(AlgorithmConfig):
         self.data_collection_strategy()
         self._check_model()
 
+    def _checks(self) -> Mapping[str, Check]:
+        return CHECKS
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether there is a value function beside the policy."""
+        return self.baseline == "value"
+
+    def completed(self, facts: EnvironmentFacts) -> Self:
+        """The same with what only the environment can tell.
+
+        Args:
+            facts: Of it.
+        """
+        if self.observation_filter != "auto":
+            return self
+        changed = self.copy(copy_frozen=False)
+        changed.observation_filter = "mean_std" if needs_filter(facts.observation_space) else "NoFilter"
+        return changed
+
     def _check_model(self) -> None:
+        if self.penalty == "second_moment" and (self.baseline, self.importance_weights) != (
+            "value",
+            "per_decision",
+        ):
+            raise ValueError(
+                "penalty='second_moment' is for what surprises a critic, weighted step by step: set "
+                f"baseline='value' and importance_weights='per_decision', found {self.baseline!r} and "
+                f"{self.importance_weights!r}"
+            )
         if self.model_config and "rl_module_spec" not in unsupported_settings.changed_settings(self):
             check_model_config(self.model_config, tuple(self.hidden_sizes))
         if self.optimise_on == "workers" and not self._has_env_runners():
@@ -150,11 +189,14 @@ class TTPOISConfig(AlgorithmConfig):
             return several and self.budget >= least
         return self.optimise_on == "workers"
 
-    def data_collection_strategy(self, observed: planners.Observed | None = None) -> DataCollectionStrategy:
+    def data_collection_strategy(
+        self, observed: planners.Observed | None = None, share_made: float = 1.0
+    ) -> DataCollectionStrategy:
         """The plan of an iteration; computed once per run where it does not depend on data.
 
         Args:
             observed: What the batches before it told; None for the first one.
+            share_made: Of the steps that were planned for the batch before.
         """
         return planners.plan_of_run(
             self.strategy, horizon=self.horizon, budget=self.budget, gamma=self.gamma, observed=observed
@@ -162,7 +204,12 @@ class TTPOISConfig(AlgorithmConfig):
 
     def improvement_settings(self) -> ImprovementSettings:
         """What the learner needs."""
-        return self._settings(ImprovementSettings, search=self._settings(SearchSettings))
+        return self._settings(
+            ImprovementSettings,
+            search=self._settings(SearchSettings),
+            critic=self._settings(CriticSettings),
+            states=self._settings(StateSettings),
+        )
 
     def worker_needs(self) -> WorkerNeeds:
         """What each remote worker needs of a node."""
@@ -196,28 +243,33 @@ class TTPOISConfig(AlgorithmConfig):
         """None: the learner takes a batch as it is."""
 
     def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> RLModuleSpec:
-        """Of the module, behind its filter if there is one; see `AlgorithmConfig.get_rl_module_spec`."""
-        return self._filtered(super().get_rl_module_spec(*args, **kwargs))
+        """Of the module, with a critic and behind a filter; see `AlgorithmConfig.get_rl_module_spec`."""
+        return self._whole(super().get_rl_module_spec(*args, **kwargs))
 
     def get_multi_rl_module_spec(self, *args: Any, **kwargs: Any) -> MultiRLModuleSpec:
         """The same, as learners ask for it."""
         spec = super().get_multi_rl_module_spec(*args, **kwargs)
-        spec.rl_module_specs = {name: self._filtered(each) for name, each in spec.rl_module_specs.items()}
+        spec.rl_module_specs = {name: self._whole(each) for name, each in spec.rl_module_specs.items()}
         return spec
 
-    def _filtered(self, spec: RLModuleSpec) -> RLModuleSpec:
-        return spec if self.observation_filter == "NoFilter" else NormalizedModule.around(spec)
+    def _whole(self, spec: RLModuleSpec) -> RLModuleSpec:
+        """With a critic beside it if there is one, and behind a filter."""
+        if self.has_critic and spec.module_class is not NormalizedModule:
+            spec = CriticModule.around(spec, self.critic_hidden_sizes, self._seed_of_module())
+        return NormalizedModule.around(spec) if self.observation_filter == "mean_std" else spec
+
+    def _seed_of_module(self) -> int:
+        seed = self.seed if self.module_seed is None else self.module_seed
+        return secrets.randbits(32) if seed is None else seed
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """The paper's network, or RLlib's default model where `rl_module(model_config=...)` says which."""
         if self.model_config:
             return RLModuleSpec(module_class=CatalogModule, model_config=self.model_config)
-        seed = self.seed if self.module_seed is None else self.module_seed
-        seed = secrets.randbits(32) if seed is None else seed
-        return RLModuleSpec(
-            module_class=PolicyModule,
-            model_config={"hidden_sizes": tuple(self.hidden_sizes), "seed": seed},
-        )
+        model_config = {"hidden_sizes": tuple(self.hidden_sizes), "seed": self._seed_of_module()}
+        if self.initial_std is not None:
+            model_config["initial_std"] = self.initial_std
+        return RLModuleSpec(module_class=PolicyModule, model_config=model_config)
 
     def get_default_learner_class(self) -> type[Learner]:
         """The learner of whole batches."""

@@ -7,21 +7,29 @@ import os
 import pickle
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
+from ttray.data.batch import BatchInfo
+from ttray.data.ragged import RaggedBatch
+from ttray.estimators.advantages import CriticValues
+from ttray.optim.critic import fit, values_of
 from ttray.optim.improvement import ImprovementSettings, check_sampled_by, improve
 from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.recent_batches import RecentBatch
 from ttray.optim.run_statistics import RunStatistics, StepRewards
 from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.policies.weights_digest import weights_digest
+from ttray.rllib.critic_module import critic_of
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.torch_policy import observation_structure
 from ttray.service.builds import build
@@ -89,24 +97,44 @@ class WholeBatchLearner(TorchLearner):
         module.eval()
         started = time.perf_counter()
         try:
-            baseline = statistics.baseline.values() if settings.baseline == "per_step" else None
             info = training_data.handle.info
-            check_sampled_by(info, weights_digest(module.get_state(inference_only=True)))
-            spec = settings.spec(module, forward_train, info, baseline)
-            with self._evaluator(training_data.handle, spec, settings) as evaluator:
-                metrics = improve(module, evaluator, settings, last_kl=statistics.step_kl)
-                rewards = StepRewards.of(evaluator, info.strategy)
-                after = statistics.after(rewards, info.strategy, settings.gamma)
-                after = after.having_stepped(metrics["step_kls"])
-                if isinstance(module, NormalizedModule):  # from the next batch on
-                    after = after.having_seen(evaluator.answer(Request("moments")))
-                    assert after.moments is not None
-                    module.set_filter(after.moments)
+            check_sampled_by(
+                info, weights_digest(module.get_state(inference_only=not self.config.has_critic))
+            )
+            metrics, after = self._improved(module, training_data.handle, statistics, settings)
         except Exception as problem:
             return {"error": _portable(problem), "build": build()}
         metrics["statistics"], metrics["build"] = after, build()
         metrics["optimise_time_s"] = time.perf_counter() - started
         return metrics
+
+    def _improved(
+        self, module: Any, handle: BatchHandle, statistics: RunStatistics, settings: ImprovementSettings
+    ) -> tuple[dict[str, Any], RunStatistics]:
+        """Improves the module by the bound; returns metrics, and what is known after the batch."""
+        info, has_critic = handle.info, settings.baseline == "value"
+        spec = settings.spec(
+            module,
+            forward_train,
+            info,
+            statistics.baseline.values() if settings.baseline == "per_step" else None,
+            critics_values if has_critic else None,
+        )
+        with self._evaluator(handle, spec, settings) as evaluator:
+            metrics = improve(module, evaluator, settings, last_kl=statistics.step_kl)
+            rewards = StepRewards.of(evaluator, info.strategy, settings.gamma if has_critic else None)
+            after = statistics.after(rewards, info.strategy, settings.gamma)
+            after = after.having_stepped(metrics["step_kls"])
+            if isinstance(module, NormalizedModule):  # from the next batch on
+                after = after.having_seen(evaluator.answer(Request("moments")))
+                assert after.moments is not None
+                module.set_filter(after.moments)
+        if has_critic:
+            # The lesson needs rows, also where the bound did not: whoever computed it, they are fetched now.
+            batch = RecentBatch.of(handle.batch().tensors, info.strategy, {})
+            after = after.remembering(batch, settings.critic.num_reused_batches)
+            metrics |= taught(module, after.recent, [1.0] * len(after.recent), info, settings)
+        return metrics, after
 
     def _evaluator(
         self, handle: BatchHandle, spec: BoundSpec, settings: ImprovementSettings
@@ -116,6 +144,45 @@ class WholeBatchLearner(TorchLearner):
             return LocalEvaluator.whole(spec, handle.batch(), settings.num_threads)
         timeout_s = self.config.quota_timeout_s
         return RemoteEvaluator(spec, handle, timeout_s=timeout_s, num_threads=settings.num_threads)
+
+
+def critics_values(module: Any, rows: RaggedBatch) -> CriticValues:
+    """What the critic of a module says of rows."""
+    return values_of(critic_of(module), rows)
+
+
+def taught(
+    module: Any,
+    batches: Sequence[RecentBatch],
+    factors: Sequence[NDArray[np.float64] | float],
+    info: BatchInfo,
+    settings: ImprovementSettings,
+) -> dict[str, Any]:
+    """Teaches the critic of a module, after a batch was used; returns metrics.
+
+    Args:
+        module: Its value function is changed.
+        batches: The newest one last.
+        factors: See `optim.critic.fit`.
+        info: Of the newest one, by which rows are shuffled.
+        settings: Of the training.
+    """
+    started = time.perf_counter()
+    # Three keys, where trajectories have two and networks one.
+    seed = np.random.SeedSequence(info.seed, spawn_key=(0, 0, info.iteration))
+    lesson = fit(
+        critic_of(module),
+        batches,
+        factors,
+        gamma=settings.gamma,
+        settings=settings.critic,
+        stream=np.random.default_rng(seed),
+    )
+    return {
+        "critic_explained_variance": lesson.explained_before,
+        "critic_error": lesson.error,
+        "critic_time_s": time.perf_counter() - started,
+    }
 
 
 def _portable(problem: Exception) -> Exception:

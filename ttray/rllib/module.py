@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 from typing import Any, cast
 
+import numpy as np
 import torch
 from gymnasium.spaces import flatdim
+from numpy.typing import NDArray
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import (
     TorchCategorical,
@@ -28,7 +30,7 @@ from ttray.rollout.environment_facts import distribution_of
 
 
 class PolicyModule(TorchRLModule):
-    """A stateless policy; `model_config` holds `hidden_sizes` and `seed`."""
+    """A stateless policy; `model_config` holds `hidden_sizes` and `seed`, and may hold `initial_std`."""
 
     takes_flat_observations = True
 
@@ -50,7 +52,11 @@ class PolicyModule(TorchRLModule):
             for layer, weight, bias in zip(linears, network.weights, network.biases, strict=True):
                 layer.weight.copy_(torch.from_numpy(weight.T))
                 layer.bias.copy_(torch.from_numpy(bias))
-        self.log_std = None if network.log_std is None else nn.Parameter(torch.from_numpy(network.log_std))
+        self.log_std = None
+        if network.log_std is not None:
+            share = self.model_config.get("initial_std")
+            log_std = network.log_std if share is None else _log_std(self.action_space, share)
+            self.log_std = nn.Parameter(torch.from_numpy(log_std))
         self.action_dist_cls = rllib_distribution(distribution)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
@@ -70,6 +76,14 @@ class PolicyModule(TorchRLModule):
             biases=tuple(layer.bias.detach().numpy().copy() for layer in linears),
             log_std=None if self.log_std is None else self.log_std.detach().numpy().copy(),
         )
+
+
+def _log_std(space: Any, share: float) -> NDArray[np.float32]:
+    """`[size]`, of deviations that are a share of half of the actions' range, or of 1 without one."""
+    with np.errstate(invalid="ignore"):
+        half_range = (space.high.reshape(-1).astype(np.float64) - space.low.reshape(-1)) / 2.0
+    bounded = np.isfinite(half_range) & (half_range > 0.0)
+    return np.log(share * np.where(bounded, half_range, 1.0)).astype(np.float32)
 
 
 def rllib_distribution(distribution: Any) -> type[TorchDistribution]:

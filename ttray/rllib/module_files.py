@@ -11,7 +11,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from gymnasium import Space
-from gymnasium.spaces import Box, flatdim
+from gymnasium.spaces import Box, Discrete, flatdim
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from ttray.boundary.fields import brief
 from ttray.boundary.imports import named
 from ttray.rllib.catalog_module import CatalogModule, check_plain_model_config
+from ttray.rllib.critic_module import CriticModule
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rollout.policy_files import (
@@ -83,16 +84,19 @@ def named_class(name: str) -> type[RLModule]:
 
 def _description(module: RLModule) -> dict[str, Any]:
     """What builds the module again, as far as numbers and words can tell."""
-    inner = module.inner if isinstance(module, NormalizedModule) else module
+    behind = module.inner if isinstance(module, NormalizedModule) else module
+    inner = behind.inner if isinstance(behind, CriticModule) else behind
     config = inner.model_config
     config = dataclasses.asdict(config) if isinstance(config, DefaultModelConfig) else dict(config or {})
     if isinstance(inner, CatalogModule):  # weights that are loaded need no initialiser
         config = {name: value for name, value in config.items() if "initializer" not in name}
     found = {
         "class": f"{type(inner).__module__}:{type(inner).__qualname__}",
-        "is_filtered": inner is not module,
+        "is_filtered": behind is not module,
         "inference_only": bool(inner.inference_only),
     }
+    if inner is not behind:
+        found["critic"] = {"hidden_sizes": list(behind.model_config["hidden_sizes"])}
     try:
         spaces = [describe_space(space) for space in (module.observation_space, module.action_space)]
         if inner.catalog is not None or not is_plain(config):
@@ -120,8 +124,9 @@ def _specification(
     if not isinstance(config, dict):
         raise ValueError(f"model_config must be a table, found {brief(config)}")
     spaces = space_from(found["observation_space"]), space_from(found["action_space"])
+    num_weights = sum(each.numel() for each in weights.values())
     if ours is not None:
-        _check_sizes(config, spaces, sum(each.numel() for each in weights.values()))
+        _check_sizes(config, spaces, num_weights)
     if ours is CatalogModule:
         check_plain_model_config(config)
     spec = RLModuleSpec(
@@ -131,6 +136,10 @@ def _specification(
         inference_only=bool(found["inference_only"]),
         model_config=config,
     )
+    if "critic" in found:
+        hidden = found["critic"]["hidden_sizes"]
+        _check_sizes({"hidden_sizes": hidden}, (spaces[0], Discrete(1)), num_weights)
+        spec = CriticModule.around(spec, hidden, seed=0)
     return NormalizedModule.around(spec) if found["is_filtered"] else spec
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from ttray.policies.running_mean_std import RunningMeanStd
 from ttray.rllib.torch_policy import observation_structure
 
-FILTERS = ("NoFilter", "mean_std")
+FILTERS = ("NoFilter", "mean_std", "auto")
 
 
 class NormalizedModule(TorchRLModule):
@@ -75,15 +75,28 @@ class NormalizedModule(TorchRLModule):
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self.inner._forward_train(self._normalised(batch), **kwargs)
 
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
+        """Those of the other module, if it has a value function."""
+        found: Tensor = self.inner.compute_values(self._normalised(batch))
+        return found
+
     def _normalised(self, batch: dict[str, Any]) -> dict[str, Any]:
-        # Flat rows, or RLlib's in the shape of their space.
-        rows = batch[Columns.OBS].flatten(start_dim=1).float()
-        return {Columns.OBS: self._structure((rows - self.mean) * self.scale)}
+        return {Columns.OBS: self._structure(self.filtered(batch[Columns.OBS]))}
+
+    def filtered(self, obs: Tensor) -> Tensor:
+        """Flat rows, of such or of RLlib's in the shape of their space."""
+        return (obs.flatten(start_dim=1).float() - self.mean) * self.scale
 
     def set_filter(self, moments: RunningMeanStd) -> None:
         """Makes the filter that of all batches so far, from the next batch on."""
         self.mean: Tensor = torch.from_numpy(moments.mean.astype(np.float32))
         self.scale: Tensor = torch.from_numpy(moments.scale().astype(np.float32))
+
+
+def needs_filter(space: gymnasium.Space) -> bool:
+    """Whether "auto" means a filter: where no number has bounds, which would tell how large it is."""
+    is_of_floats = isinstance(space, Box) and np.issubdtype(space.dtype, np.floating)
+    return is_of_floats and not (np.isfinite(space.low).any() or np.isfinite(space.high).any())
 
 
 def _filtered_size(space: gymnasium.Space) -> int:

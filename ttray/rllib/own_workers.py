@@ -64,7 +64,7 @@ class OwnWorkersAlgorithm(QuietAlgorithm):
         self.config.action_space = facts.action_space
         self.config.freeze()
         super().setup(self.config)
-        self._module: RLModule = self.config.get_rl_module_spec(inference_only=True).build()
+        self._module: RLModule = self.config.get_rl_module_spec(inference_only=not asked.has_critic).build()
         self.config, self.env_runner_group = asked, NoEnvRunners()
 
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
@@ -74,7 +74,7 @@ class OwnWorkersAlgorithm(QuietAlgorithm):
     def learned_weights(self) -> dict[str, Any]:
         """The weights of the learner's module, by module."""
         state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=not self.config.has_critic
         )
         found: dict[str, Any] = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
         return found

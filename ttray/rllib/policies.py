@@ -20,6 +20,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import Tensor
 
 from ttray.rllib.algorithm_actors import actor_of_algorithm
+from ttray.rllib.critic_module import CriticModule
 from ttray.rllib.module_actor import ModuleActor
 from ttray.rllib.module_files import load_module
 from ttray.rllib.normalized_module import NormalizedModule
@@ -180,6 +181,8 @@ def policy_of_module(module: RLModule) -> Policy:
     if isinstance(module, NormalizedModule):
         mean, scale = module.mean.cpu().numpy().copy(), module.scale.cpu().numpy().copy()
         return FilteredPolicy(policy_of_module(module.inner), mean, scale)
+    if isinstance(module, CriticModule):
+        return policy_of_module(module.inner)
     return module.to_policy() if _has_numpy_form(module) else TorchPolicy(module)
 
 

@@ -25,12 +25,13 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ttray.boundary.fields import check_one_of
 from ttray.rllib.catalog_module import CatalogModule
 from ttray.rllib.config import TTPOISConfig
+from ttray.rllib.critic_module import CriticModule
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.unsupported_settings import changed_settings
 
 CLIPPED, RESCALED = "clipped", "rescaled"
-_OURS = (PolicyModule, CatalogModule, NormalizedModule)
+_OURS = (PolicyModule, CatalogModule, CriticModule, NormalizedModule)
 _KNOWN = (TorchCategorical, TorchDiagGaussian, TorchMultiCategorical)
 
 

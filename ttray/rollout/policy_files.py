@@ -191,14 +191,18 @@ def network_in(module: dict[str, Any], weights: dict[str, Tensor]) -> Policy:
         *(check_count("a number in hidden_sizes", each) for each in hidden),
         distribution.noise_size,
     ]
-    inner = "inner." if module["is_filtered"] else ""
+    is_filtered = module["is_filtered"]
+    outer = "inner." if is_filtered else ""
+    inner = f"{outer}inner." if "critic" in module else outer
+    # What a critic says of states plays no part in acting.
+    weights = {name: each for name, each in weights.items() if not name.startswith(f"{outer}value_")}
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         shapes[f"{inner}layers.{layer}.weight"] = fan_out, fan_in
         shapes[f"{inner}layers.{layer}.bias"] = (fan_out,)
     if isinstance(distribution, DiagonalGaussian):
         shapes[f"{inner}log_std"] = (distribution.noise_size,)
-    if inner:
+    if is_filtered:
         shapes["mean"] = shapes["scale"] = (size,)
     if (found := {name: tuple(each.shape) for name, each in weights.items()}) != shapes:
         raise ValueError(f"its network needs {brief(shapes)}, and the weights are {brief(found)}")
@@ -209,7 +213,7 @@ def network_in(module: dict[str, Any], weights: dict[str, Tensor]) -> Policy:
         biases=tuple(arrays[f"layers.{layer}.bias"] for layer in layers),
         log_std=arrays.get("log_std"),
     )
-    return FilteredPolicy(network, arrays["mean"], arrays["scale"]) if inner else network
+    return FilteredPolicy(network, arrays["mean"], arrays["scale"]) if is_filtered else network
 
 
 @contextmanager

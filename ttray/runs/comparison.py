@@ -12,7 +12,7 @@ import numpy as np
 
 from ttray.estimators.intervals import DELTA, difference_interval, mean_interval
 from ttray.estimators.seed_ranking import SeedRanking
-from ttray.registration import ALGORITHMS
+from ttray.registration import OF_BOUNDS
 from ttray.runs.curve_pictures import draw_curves
 from ttray.runs.curves import RETURNS, write_csv
 from ttray.runs.directories import locked
@@ -39,7 +39,7 @@ class Comparison:
 
 
 def runs_to_compare(
-    seeds: Sequence[int], algorithms: Sequence[str] = ALGORITHMS, **settings: Any
+    seeds: Sequence[int], algorithms: Sequence[str] = OF_BOUNDS, **settings: Any
 ) -> list[Run]:
     """All algorithms with the first seed, then with the second, and so on.
 

@@ -9,9 +9,8 @@ from functools import cache
 from typing import Annotated, Any, Self
 
 from ttray.boundary.fields import brief, check_kind
-from ttray.registration import ALGORITHMS
-from ttray.rllib import config as configurations
-from ttray.rllib.config import TTPOISConfig
+from ttray.rllib.config import POISConfig, TTPOISConfig
+from ttray.rllib.ttpo import TTPOConfig
 from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS, RunSettings
 from ttray.runs.presets import Preset, preset
 from ttray.runs.tasks import choose_task
@@ -20,7 +19,9 @@ from ttray.settings.rules import check_label_selector
 from ttray.settings.training import SETTINGS
 
 _CONFIGS: Mapping[str, type[TTPOISConfig]] = {
-    name: getattr(configurations, f"{name}Config") for name in ALGORITHMS
+    "TTPOIS": TTPOISConfig,
+    "POIS": POISConfig,
+    "TTPO": TTPOConfig,
 }
 
 
@@ -89,8 +90,10 @@ class Run(RunSettings):
             gamma=said.pop("gamma", None),
         )
         defaults = _defaults(algorithm)
+        # Presets say how a bound is climbed; TTPO, which has none, takes of them what is to be learned.
+        learned_as = defaults if algorithm == "TTPO" else task.preset or defaults
         named = {
-            each.name: getattr(task.preset or defaults, each.name)
+            each.name: getattr(learned_as, each.name)
             for each in fields(Preset)
             if each.name in SETTINGS and not hasattr(task, each.name)
         }

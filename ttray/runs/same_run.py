@@ -29,7 +29,7 @@ def check_same_run(run: Run, directory: Path) -> None:
                 f"{path} is damaged ({why}); remove it to go on with the settings given now"
             ) from None
         asked = json.loads(json.dumps(run.to_settings()))
-        unsaid = unsaid_settings()
+        unsaid = json.loads(json.dumps(unsaid_settings()))
         found, asked = unsaid | found, unsaid | asked
         for key in dict.fromkeys([*asked, *found]):
             if key not in MAY_CHANGE and found.get(key) != asked.get(key):

@@ -117,7 +117,7 @@ class ShardCache:
 def hold(spec: BoundSpec, table: pa.Table, quota: Quota, num_threads: int = 1) -> LocalEvaluator:
     """The parts of a quota's table."""
     indices = indices_of(cut(spec.info.strategy), quota.trajectories)
-    return LocalEvaluator(spec, as_tensors(table), quota.start, indices, num_threads)
+    return LocalEvaluator.of_rows(spec, as_tensors(table), quota.start, indices, num_threads)
 
 
 def as_array(value: Any) -> Any:

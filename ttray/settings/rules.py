@@ -25,6 +25,9 @@ from ttray.settings.model import Rule
 MAX_BATCH_STEPS = 10**10
 """Environment steps of a batch: more rows than the object stores of a large cluster hold."""
 
+MAX_ROUNDS = 10_000
+"""Of a search: a thousand times the paper's; without tolerances it goes on to the last of them."""
+
 MAX_SLOTS = 10**4
 """Vector slots of a worker."""
 
@@ -63,6 +66,7 @@ def or_none(rule: Rule) -> Rule:
 
 
 NOT_NEGATIVE = Rule(check_not_negative, "a number, at least 0")
+SHARE = Rule(partial(check_not_negative, maximum=1.0), "a number, 0 to 1")
 FLAG = Rule(check_flag, "True or False")
 
 

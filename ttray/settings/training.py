@@ -14,6 +14,7 @@ from ttray.boundary.fields import check_delta, check_gamma
 from ttray.plans.planners import STRATEGIES, check_strategy
 from ttray.plans.strategy import MAX_HORIZON
 from ttray.settings.accuracy import Accuracy
+from ttray.settings.critic import CriticSettings, StateSettings
 from ttray.settings.model import Rule, Setting, setting, settings_class, settings_of
 from ttray.settings.reward_ranges import known_range
 from ttray.settings.rules import (
@@ -22,6 +23,7 @@ from ttray.settings.rules import (
     HIDDEN_SIZES,
     LABELS,
     MAX_BATCH_STEPS,
+    MAX_ROUNDS,
     MAX_SLOTS,
     NOT_NEGATIVE,
     NUM_ENV_RUNNERS,
@@ -33,7 +35,6 @@ from ttray.settings.rules import (
     positive,
 )
 
-_MAX_ROUNDS = 10_000  # a thousand times the paper's; without tolerances a search goes on to the last of them
 _MAX_THREADS = 1_024  # more than any machine has cores
 _MAX_QUOTAS, _MAX_ATTEMPTS = 10**4, 10**3
 _MAX_WAIT_S = 1e7  # four months
@@ -68,7 +69,7 @@ class PlanSettings:
 class SearchSettings:
     """How a search climbs, and when it stops."""
 
-    num_offline_iterations: Annotated[int, count(_MAX_ROUNDS)] = setting(
+    num_offline_iterations: Annotated[int, count(MAX_ROUNDS)] = setting(
         "Gradient steps per batch, at most.", default=10
     )
     line_search: Annotated[str, one_of("cubic", "parabola", "binary", "geometric")] = setting(
@@ -82,7 +83,7 @@ class SearchSettings:
     gain_tolerance: Annotated[float, NOT_NEGATIVE] = setting(
         "Stop when a line search gains less; its gain is kept.", default=1e-4
     )
-    max_line_search_evaluations: Annotated[int, count(_MAX_ROUNDS)] = setting(
+    max_line_search_evaluations: Annotated[int, count(MAX_ROUNDS)] = setting(
         "Evaluations of the bound per line search, at most.", default=30
     )
     direction: Annotated[str, one_of("gradient", "natural")] = setting(
@@ -90,7 +91,7 @@ class SearchSettings:
         "for a change of the policy rather than of its parameters.",
         default="gradient",
     )
-    num_fisher_products: Annotated[int, count(_MAX_ROUNDS)] = setting(
+    num_fisher_products: Annotated[int, count(MAX_ROUNDS)] = setting(
         "Steps of conjugate gradients for a natural direction, at most; each costs about a gradient on "
         "`num_fisher_rows`.",
         default=8,
@@ -128,10 +129,16 @@ class ObjectiveSettings:
         '"per_decision", for each reward the ratios up to its own step: a bound that is never wider.',
         default="trajectory",
     )
-    baseline: Annotated[str, one_of("none", "per_step")] = setting(
-        'What is subtracted from rewards: "none" (the paper\'s), or "per_step", the mean rewards of the '
-        "batches before.",
+    baseline: Annotated[str, one_of("none", "per_step", "value")] = setting(
+        'What is subtracted from rewards: "none" (the paper\'s), "per_step", the mean rewards of the batches '
+        'before, or "value", what a critic expects of each state, who learned from the batches before.',
         default="none",
+    )
+    penalty: Annotated[str, one_of("largest", "second_moment")] = setting(
+        'What the width of the bound is made of: the "largest" value that the batch has of what is weighted '
+        '(the paper\'s), or the "second_moment" of all of them, which is narrower and holds in the limit of '
+        'many samples; it needs baseline="value" and weights per decision.',
+        default="largest",
     )
     importance_weight_clip: Annotated[float | None, or_none(positive())] = setting(
         "Upper limit of a weight in the estimate; None for no limit.", default=None
@@ -155,6 +162,11 @@ class LearnerSettings:
 
     hidden_sizes: Annotated[tuple[int, ...], HIDDEN_SIZES] = setting(
         "Units of the hidden layers.", default=(64, 32)
+    )
+    initial_std: Annotated[float | None, or_none(positive())] = setting(
+        "Standard deviation with which Gaussian actions of ttray's own network begin, as a share of half of "
+        "the range of each; None for 1, whatever the range is.",
+        default=None,
     )
     optimise_on: Annotated[str, one_of("auto", "learner", "workers")] = setting(
         'Who computes the bound: the "learner", which fetches all rows; the "workers" (env runners), each on '
@@ -280,7 +292,14 @@ class EvaluationSettings:
 
 # By the method of the config that takes them.
 _CLASSES = {
-    "training": (PlanSettings, ObjectiveSettings, SearchSettings, LearnerSettings),
+    "training": (
+        PlanSettings,
+        ObjectiveSettings,
+        SearchSettings,
+        CriticSettings,
+        StateSettings,
+        LearnerSettings,
+    ),
     "env_runners": (WorkerSettings, DispatchSettings),
     "learners": (LearnersSettings,),
 }
