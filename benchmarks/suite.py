@@ -79,6 +79,7 @@ BENCHMARKS = {
     "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
     "evaluation": _benchmark("evaluation", "evaluations to ±ε: misses, and steps to it"),
     "ranking": _benchmark("ranking", "which policy is better: errors, and steps to a decision"),
+    "learning": _benchmark("learning", "steps to a return with TTPO's defaults", _TARGETS),
     "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
 

@@ -15,6 +15,7 @@ from ttray.estimators.advantages import (
     SurprisingRows,
     discounted_from_there_on,
     discounts_per_sample,
+    last_states,
     surprises,
 )
 from ttray.plans import dcs
@@ -78,7 +79,7 @@ def test_discounted_surprises_and_first_values_telescope_to_the_return_of_full_e
 
 
 def test_batches_of_version_1_are_refused_in_plain_words():
-    _, rows, values = case(2, 4, 2)
-    old = type(rows)(**(vars(rows) | {"last_obs": None}))
+    _, rows, _ = case(2, 4, 2)
+    assert torch.equal(last_states(rows), rows.last_obs)
     with pytest.raises(ValueError, match="collect the batch again"):
-        surprises(old, values, 0.9)
+        last_states(type(rows)(**(vars(rows) | {"last_obs": None})))

@@ -1,6 +1,9 @@
 """TTPO in RLlib: defaults that need nothing, the same bits whatever happens, value functions, exports."""
 
 import copy
+import os
+import signal
+import threading
 
 import gymnasium
 import numpy as np
@@ -40,6 +43,21 @@ def assert_same(found, expected):
 )
 def test_neither_threads_nor_workers_change_a_bit(undisturbed, changes):
     assert_same(trained(ttpo(**changes), 4), undisturbed)
+
+
+def test_workers_that_are_killed_between_and_within_batches_change_no_bit(undisturbed):
+    algorithm = ttpo(num_env_runners=2, quotas_per_env_runner=3).build_algo()
+    algorithm.train()
+    first, second = algorithm.worker_processes().values()
+    os.kill(first, signal.SIGKILL)
+    algorithm.train()
+    killer = threading.Timer(0.01, os.kill, (second, signal.SIGKILL))
+    killer.start()
+    for _ in range(2):
+        algorithm.train()
+    killer.join()
+    assert_same((weights_of(algorithm), ttray.digest(algorithm.last_batch)), undisturbed)
+    algorithm.stop()
 
 
 def test_a_learner_in_an_actor_changes_no_bit(undisturbed):

@@ -86,7 +86,7 @@ def train(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Train TT-POIS or POIS. Resumes if the directory holds a checkpoint; Ctrl-C saves one.
+    """Train TT-POIS, POIS or TTPO. Resumes if the directory holds a checkpoint; Ctrl-C saves one.
 
     ttray train --preset dam-fast
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_banded
+from torch import Tensor
 
 from ttray.data.ragged import RaggedBatch
 from ttray.plans.strategy import DataCollectionStrategy
@@ -32,6 +33,16 @@ class CriticValues:
     lasts: NDArray[np.float64]
 
 
+def last_states(rows: RaggedBatch) -> Tensor:
+    """The observations after the last steps, `[trajectories, obs_size]`; ValueError where there are none."""
+    if rows.last_obs is None:
+        raise ValueError(
+            "a critic needs the states after the last steps, which batches of version 1 do not have; collect "
+            "the batch again"
+        )
+    return rows.last_obs
+
+
 def surprises(rows: RaggedBatch, values: CriticValues, gamma: float) -> NDArray[np.float64]:
     """δ_t, `[rows]`.
 
@@ -40,11 +51,7 @@ def surprises(rows: RaggedBatch, values: CriticValues, gamma: float) -> NDArray[
         values: Of its states.
         gamma: The discount.
     """
-    if rows.last_obs is None or rows.terminated is None:
-        raise ValueError(
-            "a critic needs the states after the last steps, which batches of version 1 do not have; collect "
-            "the batch again"
-        )
+    assert rows.terminated is not None
     lasts = rows.offsets.numpy()[1:] - 1
     following = np.empty(len(values.states))
     following[:-1] = values.states[1:]

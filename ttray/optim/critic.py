@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ttray.data.ragged import RaggedBatch
-from ttray.estimators.advantages import CriticValues, discounted_from_there_on, surprises
+from ttray.estimators.advantages import CriticValues, discounted_from_there_on, last_states, surprises
 from ttray.numerics.threads import torch_threads
 from ttray.optim.recent_batches import RecentBatch
 from ttray.settings.critic import CriticSettings
@@ -73,8 +73,7 @@ class Lesson:
 
 def values_of(critic: Critic, rows: RaggedBatch) -> CriticValues:
     """What a critic says of the states of some trajectories."""
-    assert rows.last_obs is not None
-    return CriticValues(_values(critic, rows.obs), _values(critic, rows.last_obs))
+    return CriticValues(_values(critic, rows.obs), _values(critic, last_states(rows)))
 
 
 def _values(critic: Critic, obs: Tensor) -> NDArray[np.float64]:

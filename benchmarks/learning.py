@@ -1,0 +1,167 @@
+"""How many environment steps TTPO's defaults need to a return, on tasks from several libraries.
+
+A return is reached when the mean of three batches is: of fresh episodes, on which nothing was optimised yet.
+Nothing is set but environment, discount and seed, which is none of those that settings were chosen
+with. Beside it the same with uniform plans of the same budget, and the bound with a critic
+(docs/notes/algorithm.md).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.report import Finding, Reporter, Result
+from ttray.rllib.config import TTPOISConfig
+from ttray.rllib.ttpo import TTPOConfig
+
+SEEDS = (3, 4, 5, 6, 7)
+"""Settings were chosen with 0 to 2."""
+
+_BATCHES = 3  # whose mean return is looked at
+_MOST_TIMES = 2.0  # the targeted steps, after which a seed gives up
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to learn.
+
+    Attributes:
+        environment: Gymnasium id.
+        gamma: Discount.
+        levels: Targets, environment steps by discounted return, the lowest return first.
+    """
+
+    environment: str
+    gamma: float
+    levels: dict[float, int]
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        short = self.environment.removeprefix("ttray/").partition("-")[0]
+        return f"{short}, γ = {self.gamma:g}"
+
+
+TASKS = (
+    Task("Pendulum-v1", 0.95, {-85.0: 20_000}),
+    Task("Pendulum-v1", 0.99, {-200.0: 30_000}),
+    Task("Acrobot-v1", 0.99, {-60.0: 25_000}),
+    Task("CartPole-v1", 0.99, {95.0: 20_000}),
+    Task("Hopper-v5", 0.99, {190.0: 60_000}),
+    Task("HalfCheetah-v5", 0.99, {50.0: 40_000, 100.0: 75_000}),
+    Task("InvertedDoublePendulum-v5", 0.99, {250.0: 40_000, 600.0: 95_000}),
+    Task("Swimmer-v5", 0.99, {25.0: 35_000}),
+    Task("ttray/CorridorDense-v0", 0.99, {5.0: 12_000}),
+    Task("ttray/Dam-v0", 0.999, {-420.0: 14_000}),
+)
+
+_OF_BOUND = Task("Pendulum-v1", 0.95, {-85.0: 40_000})
+
+
+def ttpo(task: Task, seed: int, **settings: Any) -> TTPOISConfig:
+    """TTPO as it is, or with other settings."""
+    config = TTPOConfig().environment(task.environment).training(gamma=task.gamma, **settings)
+    return config.debugging(seed=seed, log_level="ERROR")
+
+
+def bound_with_critic(task: Task, seed: int) -> TTPOISConfig:
+    """TT-POIS with a critic, the second moment, and directions and networks as TTPO has them."""
+    config = TTPOISConfig().environment(task.environment)
+    config.training(
+        gamma=task.gamma,
+        horizon=200,
+        budget=1000,
+        delta=0.8,
+        baseline="value",
+        penalty="second_moment",
+        importance_weights="per_decision",
+        importance_weight_clip=10.0,
+        direction="natural",
+        line_search="geometric",
+        num_offline_iterations=3,
+        hidden_sizes=(64, 64),
+    )
+    return config.debugging(seed=seed, log_level="ERROR")
+
+
+def steps_to(task: Task, config: TTPOISConfig) -> tuple[dict[float, float], float]:
+    """Steps until each return was reached, infinite where it was not; and CPU seconds per million steps.
+
+    Args:
+        task: What to reach.
+        config: Of the training.
+    """
+    reached: dict[float, float] = {}
+    returns: list[float] = []
+    most, steps = _MOST_TIMES * max(task.levels.values()), 0
+    algorithm = config.build_algo()
+    try:
+        started = time.process_time()
+        while len(reached) < len(task.levels) and steps < most:
+            found = algorithm.train()["env_runners"]
+            steps = int(found["num_env_steps_sampled_lifetime"])
+            returns = [*returns, float(found["discounted_return"])][-_BATCHES:]
+            mean = sum(returns) / len(returns)
+            for level in task.levels:
+                if len(returns) == _BATCHES and mean >= level:
+                    reached.setdefault(level, steps)
+        seconds = (time.process_time() - started) / steps * 1e6
+    finally:
+        algorithm.stop()
+    return {level: reached.get(level, math.inf) for level in task.levels}, seconds
+
+
+def findings_of(
+    task: Task,
+    made: Callable[[Task, int], TTPOISConfig],
+    seeds: Sequence[int] = SEEDS,
+    *,
+    label: str = "",
+    is_target: bool = True,
+) -> list[Finding]:
+    """Steps of all seeds, by level, and what they cost.
+
+    Args:
+        task: What to reach.
+        made: From the task and a seed to a configuration.
+        seeds: Of the trainings.
+        label: What the configuration is, where it is not the plain one.
+        is_target: Whether the task's numbers are targets of it.
+    """
+    outcomes = [steps_to(task, made(task, seed)) for seed in seeds]
+    case = f"{task.name}{label}"
+    found = [
+        Finding(
+            case,
+            f"steps to {level:g}",
+            tuple(steps[level] for steps, _ in outcomes),
+            at_most=float(target) if is_target else None,
+        )
+        for level, target in task.levels.items()
+    ]
+    return [*found, Finding(case, "CPU s per 10⁶ steps", tuple(seconds for _, seconds in outcomes))]
+
+
+def run(seeds: Sequence[int] = SEEDS, tasks: Sequence[Task] = TASKS) -> Result:
+    """Trains everything with every seed.
+
+    Args:
+        seeds: Of the trainings.
+        tasks: What to learn.
+    """
+    report = Reporter("learning", "Environment steps to a return with TTPO's defaults")
+    report.say(
+        f"seeds {', '.join(map(str, seeds))}; mean of {_BATCHES} batches; inf: not in twice the target"
+    )
+    for task in tasks:
+        report.add(*findings_of(task, ttpo, seeds))
+    for task in tasks:
+        uniform = partial(ttpo, strategy="uniform")
+        report.add(*findings_of(task, uniform, seeds, label=", uniform", is_target=False))
+    report.add(*findings_of(_OF_BOUND, bound_with_critic, seeds, label=", bound with a critic"))
+    return report.result()
