@@ -55,7 +55,7 @@ def test_the_order_is_told_in_eighty_columns_and_drawn(call, players, tmp_path):
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines())) <= 80
     assert "order: players:good > players:bad\n" in done.out
-    assert re.search(r"players:good − players:bad +\d+ to \d+, better, round \d+", done.out)
+    assert re.search(r"players:good − players:bad +\d+ to \d+, better after round \d+", done.out)
     assert "guaranteed, if rewards are within 0 to 1, as given" in done.out
     assert "picture: deep/ranking.png" in done.out
     assert (tmp_path / "deep/ranking.png").read_bytes().startswith(b"\x89PNG")

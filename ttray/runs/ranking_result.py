@@ -129,14 +129,14 @@ class Ranking:
     def __str__(self) -> str:
         discount = "undiscounted" if self.gamma == 1.0 else f"γ = {self.gamma:g}"
         lines = [f"{self.environment}, {discount}, up to {self.horizon:,} steps", self._verdict()]
-        lines.append(f"{'policy':{_WIDTH}}  {'return':>10}  {'steps':>11}  took part")
+        lines.append(f"{'policy':{_WIDTH}}  {'return':>10}  {'steps':>11}  rounds")
         for each in self.policies:
-            until = "to the end" if each.dropped_after in (None, self.num_rounds) else "until round "
-            until += "" if until.endswith("end") else str(each.dropped_after)
+            is_in_all = each.dropped_after in (None, self.num_rounds)
+            rounds = "all" if is_in_all else f"1 to {each.dropped_after}"
             lines.append(
-                f"{shortened(each.name):{_WIDTH}}  {each.estimate:>10.5g}  {each.num_env_steps:>11,}  {until}"
+                f"{shortened(each.name):{_WIDTH}}  {each.estimate:>10.5g}  {each.num_env_steps:>11,}  {rounds}"
             )
-        lines.append(f"{'difference':{2 * _WIDTH + 3}}  {100.0 * (1.0 - self.delta):.6g}% interval of all")
+        lines.append(f"{'difference':{2 * _WIDTH + 3}}  {100.0 * (1.0 - self.delta):.6g}% intervals, together")
         for pair in self._pairs_in_order():
             digits = decimals(0.5 * (pair.high - pair.low))
             names = f"{shortened(pair.first)} − {shortened(pair.second)}"
@@ -146,7 +146,7 @@ class Ranking:
         lines.append(f"collected {self.num_env_steps:,} steps in {numbered(self.num_rounds, 'round')}")
         if self.num_fixed_steps is not None:
             about = f"{float(f'{self.num_fixed_steps:.2g}'):,.0f}"
-            lines.append(f"Welch's test, if it had known the differences: about {about} steps")
+            lines.append(f"for comparison: Welch's test, told the differences, takes about {about}")
         return "\n".join(lines)
 
     def _verdict(self) -> str:
@@ -164,7 +164,7 @@ class Ranking:
 
 
 def _said(pair: RankedPair) -> str:
-    return f"{'equal' if pair.is_equal else 'better'}, round {pair.decided_in}"
+    return f"{'equal' if pair.is_equal else 'better'} after round {pair.decided_in}"
 
 
 def told(found: RankingRound) -> str:

@@ -19,8 +19,10 @@ def told(interval: SequentialInterval) -> str:
     """An interval in less than a line of eighty columns."""
     half = (interval.high - interval.low) / 2.0
     digits = decimals(half)
-    text = f"{interval.low:.{digits}f} to {interval.high:.{digits}f} (±{half:.2g})"
-    if not math.isfinite(half):  # without a range, before there is enough to tell one
+    if math.isfinite(half):
+        low, high = (round(end, digits) + 0.0 for end in (interval.low, interval.high))  # 0, not -0
+        text = f"{low:.{digits}f} to {high:.{digits}f} (±{float(f'{half:.2g}'):g})"
+    else:  # without a range, before there is enough to tell one
         text = f"about {interval.estimate:.3g}, no interval yet"
     text += f", {interval.num_env_steps:,} steps"
     if interval.num_expected_steps:
