@@ -17,6 +17,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from doctest import DocTestParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,9 @@ SMALL_PYTHON = {
     "tune.grid_search([0.95, 0.995])": "tune.grid_search([0.95])",
     '{"training_iteration": 5}': '{"training_iteration": 1}',
 }
+SNIPPET = re.compile(
+    r'^--8<-- "(.+)"$', re.MULTILINE
+)  # a file that is shown; examples run in test_examples.py
 MARKER = re.compile(r"<!-- not run(?: \((?P<only>[\w, ]+)\))?: (?P<reason>.+) -->")
 
 
@@ -85,7 +89,9 @@ def blocks_of(page):
         left_out = frozenset()
         if marker:
             left_out = frozenset(marker["only"].split(", ")) if marker["only"] else None
-        text = "\n".join(lines[start + 1 : end]) + "\n"
+        text = (
+            SNIPPET.sub(lambda found: (ROOT / found[1]).read_text(), "\n".join(lines[start + 1 : end])) + "\n"
+        )
         name = str(page.relative_to(ROOT))
         yield Block(name, start + 1, lines[start].strip().removeprefix("```"), text, left_out)
 
@@ -177,7 +183,7 @@ PYTHON = [block for block in BLOCKS if block.language == "python" and block.left
 # What a block prints, where that is shown right after it.
 OUTPUT = {
     block: after.text
-    for block, after in zip(BLOCKS, BLOCKS[1:], strict=False)
+    for block, after in pairwise(BLOCKS)
     if block.language == "python" and after.language == "text" and not after.text.startswith("$ ")
     if after.line == block.line + block.text.count("\n") + 3
 }

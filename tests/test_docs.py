@@ -93,3 +93,10 @@ def test_the_architecture_page_draws_modules_that_are_there_and_lists_every_room
     assert len(drawn) >= 7
     assert [name for name in drawn if not (ROOT / "ttray" / f"{name.replace('.', '/')}.py").exists()] == []
     assert sorted(re.findall(r"^\| `ttray/([a-z]+)/", text, re.MULTILINE)) == ROOMS
+
+
+def test_the_drawings_are_what_their_script_draws_now():
+    drawings = runpy.run_path(str(ROOT / "docs/tools/drawings.py"))["DRAWINGS"]
+    assert len(drawings) == 3
+    old = [name for name, draw in drawings.items() if (ROOT / "docs/images" / name).read_text() != draw()]
+    assert old == [], "run `python docs/tools/drawings.py`"

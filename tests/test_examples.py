@@ -17,7 +17,14 @@ RISE = r"the return rose from (?P<before>\S+) to (?P<after>\S+)"
 
 # As scripts, one after the other, because loading RLlib takes longest. The sweep is the first: it would not
 # miss an import of ttray that another had done before. The last finds no Ray: it needs none.
-NAMES = ("tune_sweep", "own_environment", "own_model", "proven_improvement", "off_policy_evaluation")
+NAMES = (
+    "tune_sweep",
+    "cartpole",
+    "own_environment",
+    "own_model",
+    "proven_improvement",
+    "off_policy_evaluation",
+)
 SHOW = """
 import os, runpy, sys
 import ray
@@ -51,6 +58,10 @@ def last_lines(local_ray):
 def test_training_examples_learn(name, least_rise, last_lines):
     found = re.fullmatch(RISE, last_lines[name])
     assert float(found["after"]) > least_rise * float(found["before"])
+
+
+def test_the_example_of_two_policies_ranks_them(last_lines):
+    assert last_lines["cartpole"].startswith("for comparison: Welch's test")
 
 
 def test_the_sweep_finds_the_better_setting(last_lines):

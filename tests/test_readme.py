@@ -19,7 +19,9 @@ def findings(name):
 
 
 def of(name, quantity, end=""):
-    return [value for (case, what), value in findings(name).items() if what == quantity and case.endswith(end)]
+    return [
+        value for (case, what), value in findings(name).items() if what == quantity and case.endswith(end)
+    ]
 
 
 def ratios(quantity):
@@ -27,7 +29,9 @@ def ratios(quantity):
     cost = findings("cost")
     goals = {case.rpartition(", ")[0] for case, _ in cost}
     reached = [goal for goal in goals if all((f"{goal}, {who}", quantity) in cost for who in (OURS, THEIRS))]
-    return [cost[f"{goal}, {THEIRS}", quantity] / cost[f"{goal}, {OURS}", quantity] for goal in reached], len(goals)
+    return [cost[f"{goal}, {THEIRS}", quantity] / cost[f"{goal}, {OURS}", quantity] for goal in reached], len(
+        goals
+    )
 
 
 def short(value):
@@ -67,7 +71,7 @@ def test_the_promises_are_those_of_the_benchmarks():
     assert min(plans.values()) == 1.0
     assert "all 120 plans" in TEXT
     assert "all 120 plans" in (ROOT / "docs/performance.md").read_text()
-    soak = (ROOT / "docs/guide/runs.md").read_text()
+    soak = (ROOT / "docs/notes/soak.md").read_text()
     for said in ("125 kills", "33", "14 lost nodes"):
         assert said in soak
         assert said in TEXT

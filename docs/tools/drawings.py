@@ -24,7 +24,9 @@ class Drawing:
         self._size, self._title = (width, height), title
         self._shapes: list[str] = []
 
-    def box(self, x: float, y: float, width: float, height: float, fill: str = PALE, stroke: str = LINE) -> None:
+    def box(
+        self, x: float, y: float, width: float, height: float, fill: str = PALE, stroke: str = LINE
+    ) -> None:
         """A box with round corners."""
         self._shapes.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" '
@@ -34,14 +36,15 @@ class Drawing:
     def bar(self, x: float, y: float, width: float, height: float, fill: str) -> None:
         """A bar without a border."""
         self._shapes.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-            f'fill="{fill}"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"/>'
         )
 
     def line(self, *points: tuple[float, float], stroke: str = GREY, width: float = 1.5) -> None:
         """A line through some points."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
-        self._shapes.append(f'<polyline points="{path}" fill="none" stroke="{stroke}" stroke-width="{width:g}"/>')
+        self._shapes.append(
+            f'<polyline points="{path}" fill="none" stroke="{stroke}" stroke-width="{width:g}"/>'
+        )
 
     def arrow(self, *points: tuple[float, float], stroke: str = GREY) -> None:
         """The same with a head at its end."""
@@ -69,7 +72,9 @@ class Drawing:
             f"{escape(words)}</text>"
         )
 
-    def part(self, x: float, y: float, width: float, height: float, head: str, *lines: str, fill: str = PALE) -> None:
+    def part(
+        self, x: float, y: float, width: float, height: float, head: str, *lines: str, fill: str = PALE
+    ) -> None:
         """A box with a headline and some lines."""
         self.box(x, y, width, height, fill)
         top = y + height / 2 - 9 * len(lines) + 5
@@ -101,9 +106,7 @@ def idea() -> str:
     scale, step = wide / horizon, high / max(plan.num_trajectories for *_, plan in plans)
     for left, colour, head, plan in plans:
         lengths = [
-            length
-            for length, count in enumerate(plan.trajectories_per_length, 1)
-            for _ in range(int(count))
+            length for length, count in enumerate(plan.trajectories_per_length, 1) for _ in range(int(count))
         ]
         width = ttray.dcs.hoeffding_width(plan, gamma=gamma, delta=delta)
         drawing.text(left, 44, head, size=19, bold=True)
@@ -174,7 +177,9 @@ def iteration() -> str:
         if number:
             drawing.arrow((x - 28, 105), (x - 2, 105))
     drawing.arrow((828, 160), (828, 205), (132, 205), (132, 163))
-    drawing.text(480, 198, "publish the new weights; save; next iteration", size=13, fill=GREY, anchor="middle")
+    drawing.text(
+        480, 198, "publish the new weights; save; next iteration", size=13, fill=GREY, anchor="middle"
+    )
     return str(drawing)
 
 

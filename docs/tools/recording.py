@@ -1,7 +1,7 @@
 """Records commands of `ttray` as a moving picture: `python docs/tools/recording.py`.
 
-The commands really run, in a terminal of their own; what they print, and when, becomes docs/images/terminal.svg.
-Pauses are shortened, so that it takes some seconds to watch.
+The commands really run, in a terminal of their own. What they print, and when, becomes
+docs/images/terminal.svg. Pauses are shortened, so that it takes some seconds to watch.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def drawn(shown: list[Shown]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}">\n<title>Two commands of ttray in a terminal</title>\n<style>'
-        "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;"
-        "fill:#d6deeb;animation:come .01s both}.typed{fill:#7fdbca;font-weight:600}"
+        "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+        "white-space:pre;fill:#d6deeb;animation:come .01s both}.typed{fill:#7fdbca;font-weight:600}"
         ".gone{animation:come .01s backwards,go .01s forwards}"
         "@keyframes come{from{opacity:0}to{opacity:1}}@keyframes go{to{opacity:0}}"
         "@media (prefers-reduced-motion){text{animation:none}.gone{display:none}}"

@@ -133,10 +133,11 @@ class Ranking:
         for each in self.policies:
             is_in_all = each.dropped_after in (None, self.num_rounds)
             rounds = "all" if is_in_all else f"1 to {each.dropped_after}"
-            lines.append(
-                f"{shortened(each.name):{_WIDTH}}  {each.estimate:>10.5g}  {each.num_env_steps:>11,}  {rounds}"
-            )
-        lines.append(f"{'difference':{2 * _WIDTH + 3}}  {100.0 * (1.0 - self.delta):.6g}% intervals, together")
+            steps = f"{each.num_env_steps:>11,}"
+            lines.append(f"{shortened(each.name):{_WIDTH}}  {each.estimate:>10.5g}  {steps}  {rounds}")
+        lines.append(
+            f"{'difference':{2 * _WIDTH + 3}}  {100.0 * (1.0 - self.delta):.6g}% intervals, together"
+        )
         for pair in self._pairs_in_order():
             digits = decimals(0.5 * (pair.high - pair.low))
             names = f"{shortened(pair.first)} − {shortened(pair.second)}"
