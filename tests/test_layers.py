@@ -29,6 +29,7 @@ LAYERS = (
     "callbacks",
     "soak",
     "cli",
+    "core",  # old names only
     "__main__",
 )
 MATHEMATICS = LAYERS[1:9]

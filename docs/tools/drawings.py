@@ -113,7 +113,7 @@ def idea() -> str:
         drawing.text(left, 68, f"{len(lengths):,} trajectories, {sum(lengths):,} steps", fill=GREY)
         drawing.bar(left, top, wide, high, PALE)
         for number, length in enumerate(reversed(lengths)):
-            drawing.bar(left, round(top + number * step, 2), length * scale, round(0.85 * step, 2), colour)
+            drawing.bar(left, round(top + number * step, 2), length * scale, round(step + 0.1, 2), colour)
         drawing.text(left, top + high + 20, "step 1", size=12, fill=GREY)
         drawing.text(left + wide, top + high + 20, f"step {horizon}", size=12, fill=GREY, anchor="end")
         middle, unit, y = left + wide / 2, 30, top + high + 50

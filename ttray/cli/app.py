@@ -13,6 +13,7 @@ from ttray.cli.collect import collect
 from ttray.cli.compare import compare
 from ttray.cli.evaluate import evaluate
 from ttray.cli.export import export
+from ttray.cli.moved import bench, reproduce
 from ttray.cli.ope import ope
 from ttray.cli.plan import plan
 from ttray.cli.rank import rank
@@ -35,6 +36,11 @@ for command in (plan, train, evaluate, rank, export, report, ope, collect, compa
 app.add_typer(service, name="service")
 # The first word that is no option begins another command with options of its own; `--` may stand before it.
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
+
+for moved in (bench, reproduce):
+    app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(
+        moved
+    )
 
 
 def _version(wanted: bool) -> None:
