@@ -86,4 +86,4 @@ def __getattr__(name: str) -> Any:
 
 
 if not any(isinstance(finder, OldNames) for finder in sys.meta_path):
-    sys.meta_path.append(OldNames())  # type: ignore[arg-type]
+    sys.meta_path.append(OldNames())
