@@ -4,8 +4,8 @@
     ttray evaluate cartpole:careful --env CartPole-v1 --to 5% --range 0 1
     ttray rank cartpole:careful cartpole:hasty --env CartPole-v1 --range 0 1
 
-The commands run in this directory. Expect about 480 of 500 for the first and about 42 for the second; that
-the first is better is proven after some 6,000 steps.
+The commands run in this directory. Expect about 480 of 500 for the first and about 45 for the second; that
+the first is better is proven after some 5,000 steps.
 """
 
 from typing import Any

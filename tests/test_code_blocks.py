@@ -52,9 +52,6 @@ SMALL_PYTHON = {
     "tune.grid_search([0.95, 0.995])": "tune.grid_search([0.95])",
     '{"training_iteration": 5}': '{"training_iteration": 1}',
 }
-SNIPPET = re.compile(
-    r'^--8<-- "(.+)"$', re.MULTILINE
-)  # a file that is shown; examples run in test_examples.py
 MARKER = re.compile(r"<!-- not run(?: \((?P<only>[\w, ]+)\))?: (?P<reason>.+) -->")
 
 
@@ -89,9 +86,7 @@ def blocks_of(page):
         left_out = frozenset()
         if marker:
             left_out = frozenset(marker["only"].split(", ")) if marker["only"] else None
-        text = (
-            SNIPPET.sub(lambda found: (ROOT / found[1]).read_text(), "\n".join(lines[start + 1 : end])) + "\n"
-        )
+        text = "\n".join(lines[start + 1 : end]) + "\n"
         name = str(page.relative_to(ROOT))
         yield Block(name, start + 1, lines[start].strip().removeprefix("```"), text, left_out)
 

@@ -1,25 +1,36 @@
-"""Tables of the site that are made from the code, put in place while MkDocs builds it.
+"""Tables that are made from the code, and whole files, put into the pages while MkDocs builds the site.
 
-A line `<!-- table: NAME -->` of a page becomes the table that `TABLES[NAME]` makes. So a setting is described
-once, where it is defined.
+A line `<!-- table: NAME -->` becomes the table that `TABLES[NAME]` makes: so a setting is described once, where
+it is defined. `<!-- file: PATH -->` becomes that file, a program as a block of code.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS
 from ttray.settings.training import SETTINGS
 
+ROOT = Path(__file__).resolve().parents[2]
 # What the settings of a run are if nothing is said.
 DEFAULTS = {name: each.default for name, each in ALL_SETTINGS.items()} | {"num_env_runners": NUM_ENV_RUNNERS}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by MkDocs with the text of each page."""
-    return re.sub(r"^<!-- table: (\w+) -->$", lambda line: TABLES[line[1]](), markdown, flags=re.MULTILINE)
+    markdown = re.sub(
+        r"^<!-- table: (\w+) -->$", lambda line: TABLES[line[1]](), markdown, flags=re.MULTILINE
+    )
+    return re.sub(r"^<!-- file: (\S+) -->$", lambda line: shown(ROOT / line[1]), markdown, flags=re.MULTILINE)
+
+
+def shown(path: Path) -> str:
+    """A file as a part of a page."""
+    text = path.read_text()
+    return text if path.suffix == ".md" else f"```{path.suffix[1:]}\n{text}```"
 
 
 def run_settings() -> str:
