@@ -2,7 +2,7 @@
 "use strict";
 
 // Safe for colour-blind readers (Okabe and Ito).
-const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b"];
 const DASHES = ["", "7 3", "2 2", "9 3 2 3", "4 4", "12 3", ""];
 
 function element(name, attributes, ...children) {

@@ -62,6 +62,29 @@ function settings() {
   rows.forEach((row, i) => lines[i].classList.toggle("differs", new Set(row.slice(1)).size > 1));
 }
 
+function tiles() {
+  const all = (of) => DATA.runs.map(of);
+  const last = (values) => values[values.length - 1];
+  const best = DATA.groups.reduce((a, b) => (last(a.discounted_return.mean) < last(b.discounted_return.mean) ? b : a));
+  const { mean } = best.discounted_return;
+  const seconds = sum(all((run) => sum(Object.values(run.phases))));
+  const steps = DATA.groups.reduce((most, group) => Math.max(most, last(group.num_env_steps)), 0);
+  const found = [
+    [`${short(mean[0])} → ${short(last(mean))}`, DATA.groups.length > 1 ? `return, first to last; ${best.label}` : "return, first to last batch"],
+    [short(steps), "environment steps" + (DATA.runs.length > 1 ? " of the longest run" : "")],
+    [String(all((run) => run.predicted.length + 1).reduce((a, b) => Math.max(a, b))), "iterations"],
+    [seconds < 120 ? `${short(seconds)} s` : `${short(seconds / 60)} min`, "of training, added up"],
+  ];
+  for (const [value, meaning] of found) {
+    const tile = document.createElement("div");
+    tile.append(
+      Object.assign(document.createElement("b"), { textContent: value }),
+      Object.assign(document.createElement("span"), { textContent: meaning }),
+    );
+    at("tiles").append(tile);
+  }
+}
+
 function table(target, headings, rows) {
   const line = (cells, kind) => {
     const made = document.createElement("tr");
@@ -74,6 +97,7 @@ function table(target, headings, rows) {
 }
 
 if (DATA.runs.length) {
+  tiles();
   curves("discounted", "discounted_return", "discounted return");
   curves("undiscounted", "episode_return_mean", "undiscounted return");
   gains();

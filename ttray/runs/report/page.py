@@ -63,6 +63,7 @@ def report(*directories: str | Path, path: str | Path = "report.html") -> Path:
     page = Template(_part("page.html")).substitute(
         title=html.escape(", ".join(subjects) or "Plans"),
         subtitle=html.escape(_subtitle(runs)),
+        made_with=html.escape(", ".join(f"{name} {version}" for name, version in versions().items())),
         style=_part("page.css"),
         script="\n".join(_part(name) for name in _SCRIPTS),
         # What looks like a tag or a comment ends a script, or keeps it from ending, even inside a string.
@@ -78,8 +79,9 @@ def _part(name: str) -> str:
 
 
 def _subtitle(runs: Sequence[Mapping[str, Any]]) -> str:
-    made_with = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return (f"{len(runs)} run{'s' * (len(runs) != 1)}; " if runs else "") + made_with
+    if not runs:
+        return "No runs were given: `ttray report RUN ...` shows what they learned."
+    return f"{len(runs)} run{'s' * (len(runs) != 1)}"
 
 
 def _read(directory: Path) -> dict[str, Any]:
