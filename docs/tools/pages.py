@@ -1,6 +1,6 @@
 """Tables that are made from the code, and whole files, put into the pages while MkDocs builds the site.
 
-A line `<!-- table: NAME -->` becomes the table that `TABLES[NAME]` makes: so a setting is described once, where
+A line `<!-- table: NAME -->` becomes the table that `TABLES[NAME]` makes: a setting is described once, where
 it is defined. `<!-- file: PATH -->` becomes that file, a program as a block of code.
 """
 
@@ -30,7 +30,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def shown(path: Path) -> str:
     """A file as a part of a page."""
     text = path.read_text()
-    return text if path.suffix == ".md" else f"```{path.suffix[1:]}\n{text}```"
+    if path.suffix == ".md":  # links of the root, on a page in a directory of docs
+        return text.replace("](docs/", "](../")
+    return f"```{path.suffix[1:]}\n{text}```"
 
 
 def run_settings() -> str:
