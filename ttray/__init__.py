@@ -1,4 +1,4 @@
-"""Distributed rollouts of planned, mixed lengths on Ray, and the policy search that runs on them.
+"""Evaluate, compare and train policies with trajectories of planned lengths, in one process or on Ray.
 
 Importing the package makes its environments known to gymnasium, and TTPOIS and POIS to Tune and RLlib. It
 loads none of these: every attribute is loaded when it is first used.

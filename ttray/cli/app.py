@@ -55,9 +55,9 @@ def about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Monte Carlo rollouts of planned, mixed lengths on Ray, and TT-POIS.
+    """Evaluate, compare and train policies with trajectories of planned lengths.
 
-    Exit codes: 0 done, 1 failed, 2 wrong input, 3 a worthless answer (ope), 4 not proven
+    Exit codes: 0 done, 1 failed, 2 wrong input, 3 worthless estimates (ope), 4 not proven
     (--better-than), 128 + n stopped by signal n.
     """
 

@@ -34,7 +34,7 @@ def collect(
     preset: options.Preset = None,
     gamma: options.Gamma = None,
     seed: options.Seed = 0,
-    iteration: Annotated[int, typer.Option(help="Which of the seed's batches.")] = 0,
+    iteration: Annotated[int, typer.Option(help="Number of the batch among those of the seed.")] = 0,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: options.Budget = None,

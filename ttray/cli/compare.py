@@ -36,14 +36,14 @@ def compare(
     gamma: options.Gamma = None,
     seed: options.Seed = RunSettings.seed,
     seeds: Annotated[
-        int, typer.Option(min=1, help="At most so many, from --seed on; fewer if the order is proven before.")
+        int, typer.Option(min=1, help="Most seeds, from --seed on; fewer if the order is proven before.")
     ] = 12,
     algorithms: options.Algorithms = ALL_ALGORITHMS,
     within: Annotated[
         float | None,
         typer.Option(
             metavar="ε",
-            help="Algorithms whose returns are within ±ε of each other count as equal.",
+            help="Count algorithms within ±ε of each other as equal.",
             show_default="every difference matters",
         ),
     ] = None,
@@ -59,7 +59,7 @@ def compare(
     directory: Annotated[
         Path | None,
         typer.Option(
-            help="Where to write.", show_default="runs/compare-PRESET-GAMMA, or ENV in place of PRESET"
+            help="Directory to write to.", show_default="runs/compare-PRESET-GAMMA, or ENV in place of PRESET"
         ),
     ] = None,
     progress: options.ShowProgress = None,

@@ -21,7 +21,7 @@ def evaluate(
         typer.Option(
             metavar="ID",
             callback=options.look_here,
-            help="Its environment (module:id for one of this directory), where a file cannot say it.",
+            help="Environment of the policy (or module:id), if its file does not tell.",
             show_default="as trained",
         ),
     ] = None,
@@ -29,18 +29,18 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="±ε",
-            help="Collect until the interval has this half-width: a number, or a share of the return as 5%.",
+            help="Collect until the interval is this narrow: ± a number, or a share of the return as 5%.",
             show_default=False,
         ),
     ] = None,
     range_: options.RewardRange = None,
     max_budget: Annotated[
         int | None,
-        typer.Option(min=1, help="Stop after about as many steps.", show_default="as many as it takes"),
+        typer.Option(min=1, help="Stop after about this many steps.", show_default="as many as it takes"),
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Keep the rounds here; the same command goes on from them.", show_default=False),
+        typer.Option(help="Keep the rounds here; the same command resumes from them.", show_default=False),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw how the interval narrowed into this file.", show_default=False)
@@ -49,7 +49,7 @@ def evaluate(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Judge this batch of `ttray collect`, without a POLICY. May be repeated.",
+            help="Evaluate this batch of `ttray collect` instead of a POLICY. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -65,10 +65,14 @@ def evaluate(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="Plan one batch of as many steps, not rounds.", show_default="as trained"),
+        typer.Option(
+            min=1,
+            help="Collect one batch of this many planned steps instead of rounds.",
+            show_default="as trained",
+        ),
     ] = None,
     real_steps: Annotated[
-        bool, typer.Option("--real-steps", help="Plan as many as make about the budget where episodes end.")
+        bool, typer.Option("--real-steps", help="With --budget: count real steps, where episodes end early.")
     ] = False,
     strategy: options.EvaluationStrategy = None,
     delta: Annotated[float, typer.Option(help="Probability that an interval fails.")] = 0.05,
@@ -84,7 +88,7 @@ def evaluate(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Evaluate a policy: its return, between two numbers.
+    """Evaluate a policy: its return, as an interval.
 
     With --to, rounds are collected until the interval is as narrow; it may be looked at, and stopped, at any
     time. Without, one batch of a fixed size.

@@ -18,14 +18,14 @@ def export(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="What to write; for safetensors a directory.",
+            help="File to write; for safetensors a directory.",
             show_default="policy.onnx, policy.pt, policy",
         ),
     ] = None,
     module: options.Module = None,
     json: options.Json = False,
 ) -> None:
-    """Write a trained policy for other programs, without Ray.
+    """Export a trained policy for other programs, which need no Ray.
 
     onnx and torchscript: one file for other runtimes. safetensors: for ttray.load_policy, which runs nothing
     that a file says.

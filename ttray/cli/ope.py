@@ -31,9 +31,9 @@ def ope(
     gamma: Annotated[float | None, typer.Option(help="Discount.", show_default="of the tables")] = None,
     delta: Annotated[float, typer.Option(help="Probability that a bound fails.")] = 0.05,
     max_reward: Annotated[
-        float | None, typer.Option(help="Largest absolute reward there can be.", show_default="recorded")
+        float | None, typer.Option(help="Largest possible absolute reward.", show_default="recorded")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest weight; biased.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Cap importance weights at this (biased).")] = None,
     range_: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -47,9 +47,10 @@ def ope(
         float | None, typer.Option(help="Prove that the policy earns more than this.", show_default=False)
     ] = None,
     split: Annotated[
-        bool, typer.Option("--split", help="Half of the data are to choose on, the others for the proof.")
+        bool,
+        typer.Option("--split", help="Use half of the data for the estimates, the other half for the proof."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the halves, and of the order of trajectories.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the split and of the order of trajectories.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Evaluate a policy on recorded batches, without running it.

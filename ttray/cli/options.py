@@ -113,7 +113,7 @@ def module_class(name: str | None) -> Any:
     return named_class(name)
 
 
-Preset = Annotated[str | None, _word(PRESETS, help="Settings", show_default=DEFAULT_PRESET)]
+Preset = Annotated[str | None, _word(PRESETS, help="Environment and settings", show_default=DEFAULT_PRESET)]
 Algorithm = Annotated[
     str,
     typer.Option(
@@ -127,7 +127,7 @@ Algorithms = Annotated[
     str,
     typer.Option(
         metavar="NAME,NAME",
-        help=f"Which, separated by commas: {', '.join(ALGORITHMS)}.",
+        help=f"Algorithms, separated by commas: {', '.join(ALGORITHMS)}.",
         show_default="all",
     ),
 ]
@@ -150,8 +150,8 @@ Environment = Annotated[
         "--env",
         metavar="ID",
         callback=look_here,
-        help="Any gymnasium environment (module:id for one of this directory), in place of a preset; needs "
-        "--budget.",
+        help="Any gymnasium environment in place of a preset, with --budget; module:id imports a module of "
+        "this directory first.",
         show_default=False,
     ),
 ]
@@ -171,7 +171,7 @@ Module = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:CLASS",
-        help="Class of the policy's module, if it is not ttray's own; its code runs.",
+        help="Class of the policy's module, if it is not ttray's own; it is imported.",
         show_default=False,
     ),
 ]
@@ -182,12 +182,12 @@ Policy = typer.Argument(
     help="Run or checkpoint directory; or, with --env, another framework's file or module:function.",
 )
 Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Take the likeliest action, do not sample one.")
+    bool, typer.Option("--deterministic", help="Take the likeliest action instead of sampling.")
 ]
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Load the policy's file though code that is in it runs: pickles, TorchScript."
+        "--trust", help="Load a policy file that can run code when it is loaded (pickle, TorchScript)."
     ),
 ]
 Labels = Annotated[
@@ -207,14 +207,14 @@ RewardRange = Annotated[
     typer.Option(
         "--range",
         metavar="LOW HIGH",
-        help="Smallest and largest possible reward, for a guarantee.",
+        help="Smallest and largest possible reward; makes the interval a guarantee.",
         show_default="as the environment says",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
-        "--progress/--no-progress", help="Lines of progress.", show_default="a bar, on a terminal only"
+        "--progress/--no-progress", help="Print lines of progress.", show_default="a bar, on a terminal only"
     ),
 ]

@@ -20,13 +20,13 @@ def plan(
     budget: options.Budget = None,
     strategy: options.Strategy = "truncated",
     accuracy: Annotated[
-        float | None, typer.Option(help="Also tell the budget for this half-width of the interval.")
+        float | None, typer.Option(help="Also print the budget needed for an interval of ± this.")
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
             metavar="±ε",
-            help="Tell instead what `ttray evaluate --to` will cost: a half-width, or a share as 5%.",
+            help="Forecast the steps of `ttray evaluate --to` instead: ± a number, or a share as 5%.",
             show_default=False,
         ),
     ] = None,
@@ -35,7 +35,7 @@ def plan(
         typer.Option(
             metavar="POLICY",
             callback=options.look_here,
-            help="With --to: forecast from a pilot of this one, as `ttray evaluate` takes it.",
+            help="With --to: forecast for this policy, from a short pilot.",
             show_default="the worst case only",
         ),
     ] = None,
@@ -46,19 +46,19 @@ def plan(
         typer.Option(
             metavar="ID",
             callback=options.look_here,
-            help="With --to: its environment (module:id for one of this directory).",
+            help="With --to: the environment of the policy (or module:id).",
             show_default="as trained",
         ),
     ] = None,
     range_: options.RewardRange = None,
     delta: options.PlanDelta = None,
     reward_range: Annotated[
-        float | None, typer.Option(help="Largest minus smallest reward.", show_default="1")
+        float | None, typer.Option(help="Largest minus smallest possible reward.", show_default="1")
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Also draw it into this file.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Also draw the plan into this file.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Plan a data collection strategy: lengths, and how many of each.
+    """Plan how many trajectories of which length a budget should buy.
 
     ttray plan --preset dam --gamma 0.95
 

@@ -31,7 +31,7 @@ def rank(
         typer.Option(
             metavar="ID",
             callback=options.look_here,
-            help="Their environment (module:id for one of this directory), where files cannot say it.",
+            help="Environment of the policies (or module:id), if their files do not tell.",
             show_default="as trained",
         ),
     ] = None,
@@ -39,11 +39,11 @@ def rank(
         float | None,
         typer.Option(
             metavar="ε",
-            help="Policies that are within ±ε of each other count as equal.",
+            help="Count policies within ±ε of each other as equal.",
             show_default="every difference matters",
         ),
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="Find the best, not the order of all.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Find only the best, not the whole order.")] = False,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Find the best checkpoint of one run.")
     ] = False,
@@ -51,7 +51,7 @@ def rank(
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="Exit with 0 only if the other of two policies is proven better than this one.",
+            help="Exit with 0 only if the other policy is proven better than this one.",
             show_default=False,
         ),
     ] = None,
@@ -62,11 +62,11 @@ def rank(
     ] = None,
     max_budget: Annotated[
         int | None,
-        typer.Option(min=1, help="Stop after about as many steps.", show_default="as many as it takes"),
+        typer.Option(min=1, help="Stop after about this many steps.", show_default="as many as it takes"),
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Keep the rounds here; the same command goes on from them.", show_default=False),
+        typer.Option(help="Keep the rounds here; the same command resumes from them.", show_default=False),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -91,7 +91,7 @@ def rank(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Rank policies: which is better, with as few steps as it takes.
+    """Rank policies: prove which is better, with few steps.
 
     All policies meet the same noise. Rounds are collected until the order is proven, or what is left is equal
     --within ε; policies of which nothing is open drop out. Without --within or --max-budget, policies that

@@ -19,9 +19,9 @@ def report(
     html: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
     json: options.Json = False,
 ) -> None:
-    """Write a page about runs, with a plan explorer, for a browser.
+    """Write an HTML report about runs, with a plan explorer.
 
-    It loads nothing from anywhere.
+    The page loads nothing from the network.
 
     ttray report runs/dam-TTPOIS-0.95-0
 

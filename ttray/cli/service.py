@@ -11,7 +11,7 @@ from ttray.cli.terminal import emit, err, out
 
 DEFAULT_NAME = "main"
 
-Name = Annotated[str, typer.Argument(help="Of the service.")]
+Name = Annotated[str, typer.Argument(help="Name of the service.")]
 
 service = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def soak(
     preset: options.Preset = None,
     gamma: options.Gamma = None,
-    seed: Annotated[int, typer.Option(help="Of the training and of what happens to it.")] = 0,
-    minutes: Annotated[float, typer.Option(help="When to stop.")] = 30.0,
-    env_runners: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to disturb.")] = 3,
+    seed: Annotated[int, typer.Option(help="Random seed of the training and of the disturbances.")] = 0,
+    minutes: Annotated[float, typer.Option(help="How long to run.")] = 30.0,
+    env_runners: Annotated[int, typer.Option(min=1, metavar="N", help="Worker processes to disturb.")] = 3,
     nodes: Annotated[
         int,
-        typer.Option(min=0, help="Nodes of a cluster inside this machine, to be lost, too; 0: a plain Ray."),
+        typer.Option(min=0, help="Nodes of a local test cluster, which are lost too; 0 for a plain Ray."),
     ] = 2,
-    every: Annotated[float, typer.Option(help="Mean seconds from one disturbance to the next.")] = 10.0,
+    every: Annotated[float, typer.Option(help="Mean seconds between disturbances.")] = 10.0,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: Annotated[
@@ -37,7 +37,7 @@ def soak(
         ),
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Where to write.", show_default="runs/soak-PRESET-SEED")
+        Path | None, typer.Option(help="Directory to write to.", show_default="runs/soak-PRESET-SEED")
     ] = None,
     progress: options.ShowProgress = None,
     json: options.Json = False,

@@ -29,7 +29,8 @@ def submit(
     address: Annotated[
         str | None,
         typer.Option(
-            help="Of the cluster's dashboard.", show_default="$RAY_API_SERVER_ADDRESS or 127.0.0.1:8265"
+            help="Address of the cluster's dashboard.",
+            show_default="$RAY_API_SERVER_ADDRESS or 127.0.0.1:8265",
         ),
     ] = None,
     working_dir: Annotated[

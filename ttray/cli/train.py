@@ -57,7 +57,7 @@ def train(
         typer.Option(
             metavar="KEY=VALUE",
             autocompletion=complete_setting,
-            help="Any other setting of the config; may be repeated.",
+            help="Any other setting; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +66,10 @@ def train(
         typer.Option(help="Settings from a file, such as another run's run.toml.", show_default=False),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Import the module of the file's environment; its code runs.")
+        bool,
+        typer.Option(
+            "--trust", help="Import the module that the file of --config names for its environment."
+        ),
     ] = False,
     track: Annotated[
         list[str] | None,
@@ -80,7 +83,8 @@ def train(
     directory: Annotated[
         Path | None,
         typer.Option(
-            help="Where to write.", show_default="runs/PRESET-ALGORITHM-GAMMA-SEED, or ENV in place of PRESET"
+            help="Directory to write to.",
+            show_default="runs/PRESET-ALGORITHM-GAMMA-SEED, or ENV in place of PRESET",
         ),
     ] = None,
     progress: options.ShowProgress = None,
@@ -196,8 +200,8 @@ def train(
         if trained.best is not None:
             how = "proven" if trained.best.is_proven else "by estimates, not proven"
             out.print(f"best        {trained.best.path} ({how})")
-        out.print(f"to go on    the same with --iterations {2 * run.num_iterations}")
-        out.print(f"to look     ttray report {trained.directory}")
+        out.print(f"continue    the same command with --iterations {2 * run.num_iterations}")
+        out.print(f"report      ttray report {trained.directory}")
 
     found = {
         "run": run.to_settings(),

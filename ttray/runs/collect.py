@@ -46,39 +46,38 @@ def collect(
     priority: float = 1.0,
     on_progress: OnProgress | None = None,
 ) -> pa.Table:
-    """Collects exactly the trajectories that a strategy plans.
+    """Collects exactly the planned trajectories, as one Arrow table.
 
     Args:
-        environment: A gymnasium id, an `Env` class, or a function that returns an `Env`; or a maker of one.
-        strategy: How many trajectories of each length.
-        policy: An RLModule, an algorithm of RLlib, the path of a run or of a checkpoint, a function from
-            observations to distribution inputs or to actions, a model of another framework or its file, one
-            of `ttray.policies`, "module:function", or None for a freshly initialised network. Of a path
-            nothing is unpickled without `trust`. docs/guide/policies.md tells more.
-        module_class: Of a path to a policy whose module is not ttray's own.
-        actions: How the actions of an RLModule that is not ttray's own reach a bounded Box: "rescaled" from
-            -1..1 to its bounds, as RLlib's algorithms do by default, or "clipped". An algorithm knows.
-        deterministic: Whether the policy takes the likeliest action (of a Gaussian the mean) in place of
-            sampling one.
-        trust: Whether a path may be loaded by which code runs that is in the file: a model of
-            Stable-Baselines3 (`.zip`), a checkpoint of RLlib, TorchScript.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
-            cluster has CPUs for; 0 collects in this process.
-        num_slots: Vector slots of each env runner.
-        seed: Of the run. The same seed, iteration and policy give the same table for any number of
-            env runners and slots.
-        iteration: Of the run.
-        gamma: Discount to write into the table; the strategy's unless given.
-        dist_inputs: Whether to record the policy's outputs, which off-policy evaluation (`ttray ope`) needs.
-            A policy that only acts has none.
-        env_config: Keyword arguments of the environment. A class or function that wants them in one
-            dictionary, as RLlib's convention is, gets that.
+        environment: A gymnasium id, an `Env` class, or a function that returns an `Env`.
+        strategy: The plan: how many trajectories of each length.
+        policy: What acts: the path of a run or checkpoint, a function, a model of another framework or its
+            file, an RLModule or algorithm of RLlib, one of `ttray.policies`, "module:function", or None for a
+            fresh random network. See "Policies from anywhere" in the guide.
+        module_class: Class of the policy's module, if a path leads to a module that is not ttray's own.
+        actions: How actions of a foreign RLModule reach a bounded Box: "rescaled" from -1..1 to its bounds,
+            as RLlib does by default, or "clipped". Not needed for algorithms, whose own way is known.
+        deterministic: Whether the policy takes its likeliest action (the mean of a Gaussian) instead of
+            sampling.
+        trust: Allow loading a file that can run code when it is loaded: a model of Stable-Baselines3
+            (`.zip`), a checkpoint of RLlib, TorchScript.
+        num_env_runners: Worker processes, on the Ray cluster around or on a local one; "auto" for as many as
+            the cluster has CPUs; 0 collects in this process. Results do not depend on it.
+        num_slots: Environments that each worker steps side by side. Results do not depend on it.
+        seed: Random seed. The same seed, iteration and policy give the same table.
+        iteration: Number of the batch among those of the seed.
+        gamma: Discount to write into the table; by default that of the strategy.
+        dist_inputs: Whether to record the policy's outputs, which `ttray.ope` needs. A policy that only acts
+            has none.
+        env_config: Keyword arguments of the environment. A class or function that follows RLlib's convention
+            gets them as one dictionary.
         settings: Time-outs and retries.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        service: Whose workers collect, in place of env runners of this call: a `ttray.Service`, or the name
-            of one that `ttray service start` has started. The bits are the same.
-        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
-        on_progress: Told how far it is; a line on the terminal or in the notebook unless given.
+        label_selector: Use only nodes with these labels, for example to stay on one type of CPU.
+        service: Service whose workers collect instead of workers of this call: a `ttray.Service`, or the name
+            given to `ttray service start`. Results do not depend on it.
+        priority: Share in that service beside its other clients: twice as much gets twice as many quotas.
+        on_progress: Called with the progress of a collection. Unless given, a line on the terminal or in the
+            notebook shows it.
 
     Returns:
         The table in canonical order (see `ttray.data.batch`).
@@ -197,7 +196,7 @@ class Collector:
         gamma: float | None = None,
         dist_inputs: bool = False,
     ) -> pa.Table:
-        """Collects exactly the trajectories that a strategy plans.
+        """Collects exactly the planned trajectories, as one Arrow table.
 
         Args:
             strategy: How many trajectories of each length.

@@ -91,60 +91,60 @@ def evaluate(
     on_progress: OnProgress | None = None,
     on_round: OnRound | None = None,
 ) -> AnytimeEvaluation | Evaluation:
-    """Evaluates a policy on fresh trajectories: its return, between two numbers.
+    """Evaluates a policy on fresh trajectories: estimates its return, with an interval.
 
     With `accuracy`, rounds are collected until the interval is narrow enough, each planned from those before
-    it. The interval may be looked at after every round, and the evaluation stopped at any, without a loss of
-    confidence. With `max_budget` alone the rounds spend it. With `budget` one batch of a fixed size is
-    collected by a strategy.
+    it. You may look after every round, and stop at any, without losing confidence. With `max_budget` alone
+    the rounds spend it. With `budget` one batch of a fixed size is collected.
 
-    Of a directory nothing is unpickled: one from a stranger runs no code of theirs. What it names is made
-    only if it is registered here, or given.
+    Nothing in a directory is unpickled, so a stranger's runs no code. Environments and modules that it names
+    are used only if they are registered here, or given.
 
     Args:
-        policy: Directory of a run, or of a checkpoint of TTPOIS or POIS, which also tell environment, horizon
-            and gamma; or whatever else `ttray.collect` takes, with the environment.
-        environment: A gymnasium id, an `Env` class or a function that returns an `Env`; needed unless the
-            policy was trained by ttray, on one that is registered here and has no arguments.
-        accuracy: Half the width that the interval is to have: a number, or a share of the estimate, as "5%".
-        max_budget: Most steps of all rounds, about. If they do not suffice, the interval is wider than asked,
-            and the result says so.
-        budget: Planned steps of one batch of fixed size, in place of an accuracy; as trained for a directory
-            if neither is given.
+        policy: The path of a run or checkpoint of ttray, which also names environment, horizon and discount;
+            or anything that `ttray.collect` takes, together with an environment.
+        environment: A gymnasium id, an `Env` class or a function that returns an `Env`. Not needed for a
+            policy trained by ttray on a registered environment without arguments.
+        accuracy: Half-width of the interval to reach: a number, or a share of the estimate, as "5%".
+        max_budget: Stop after about this many steps in all. If they do not suffice, the interval is wider
+            than asked, and the result says so.
+        budget: Collect one batch of this many planned steps instead of rounds. Default for a run, if there is
+            no accuracy: its own budget.
         delta: Probability that an interval fails.
-        reward_range: Smallest and largest possible reward, for a guaranteed interval; or the largest minus
-            the smallest, which makes wider ones. The 0 of ended episodes counts among them. Unless given,
-            that of the environment's `metadata["reward_range"]`; without either the interval is asymptotic,
+        reward_range: Smallest and largest possible reward: makes the interval a guarantee. Or only the
+            largest minus the smallest, for a wider one. 0, which ended episodes earn, is always included.
+            Default: the environment's `metadata["reward_range"]`; without either the interval is asymptotic,
             and says so. A reward outside the range is an error.
-        gamma: Discount; as trained for a directory, else 1, none, unless given.
-        horizon: Longest trajectory; as trained for a directory, else the environment's time limit, unless
-            given.
-        deterministic: Whether the policy takes its likeliest action (of a Gaussian the mean), not samples.
-        trust: Whether a path may be loaded by which code runs that is in the file, see `ttray.collect`.
-        directory: Where to keep the rounds. The same call goes on from there after a kill, with the same
-            bits.
-        seed: Of the trajectories. No seed gives ones that were trained on.
-        real_steps: With a budget: plan as many steps as make about the budget, where episodes end early. A
-            look at whole episodes tells how long they are, for a tenth of the budget at most, or for one
-            episode; it is not part of the estimate.
-        strategy: With a budget: "truncated" unless given, "exact", "uniform", "adaptive" or the name of a
-            planner of your own. "adaptive" spends the budget in two rounds, a fifth by a plan between uniform
-            and the paper's and the rest planned from that; in one where a fifth is less than four times the
-            horizon.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
-            cluster has CPUs for; 0 collects in this process. The bits are the same for any number.
-        num_slots: Vector slots of each env runner; the bits are the same for any number.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        service: Whose workers collect, in place of env runners of this call: a `ttray.Service`, or the name
-            of one that `ttray service start` has started. The bits are the same.
-        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
-        env_config: Arguments of the environment; as trained unless given.
-        module_class: Of a policy whose module is not ttray's own.
-        actions: "rescaled" or "clipped", of an RLModule that is not ttray's own, see `ttray.collect`.
+        gamma: Discount. Default: that of the training, or 1 (none).
+        horizon: Longest trajectory. Default: that of the training, or the environment's time limit.
+        deterministic: Whether the policy takes its likeliest action (the mean of a Gaussian) instead of
+            sampling.
+        trust: Allow loading a file that can run code when it is loaded: a model of Stable-Baselines3
+            (`.zip`), a checkpoint of RLlib, TorchScript.
+        directory: Keep the rounds here. After a kill the same call goes on from them, with the same bits.
+        seed: Random seed. No seed repeats trajectories that were trained on.
+        real_steps: With a budget: make it count real steps where episodes end early. A look at some whole
+            episodes, for a tenth of the budget at most, tells how long they are; it is not part of the
+            estimate.
+        strategy: With a budget, how to plan: "truncated" (default), "exact", "uniform", "adaptive" or the
+            name of your own planner. "adaptive" spends a fifth of the budget to see where rewards vary, and
+            plans the rest by that.
+        num_env_runners: Worker processes, on the Ray cluster around or on a local one; "auto" for as many as
+            the cluster has CPUs; 0 collects in this process. Results do not depend on it.
+        num_slots: Environments that each worker steps side by side. Results do not depend on it.
+        label_selector: Use only nodes with these labels, for example to stay on one type of CPU.
+        service: Service whose workers collect instead of workers of this call: a `ttray.Service`, or the name
+            given to `ttray service start`. Results do not depend on it.
+        priority: Share in that service beside its other clients: twice as much gets twice as many quotas.
+        env_config: Arguments of the environment. Default: as trained.
+        module_class: Class of the policy's module, if it is not ttray's own.
+        actions: How actions of a foreign RLModule reach a bounded Box: "rescaled" from -1..1 to its bounds,
+            as RLlib does by default, or "clipped". Not needed for algorithms, whose own way is known.
         settings: Time-outs and retries.
-        on_progress: Told how far a collection is; a line on the terminal or in the notebook unless given.
-        on_round: Told the interval after every round; the same line unless given. If it answers True, the
-            evaluation ends there, and its interval is as valid.
+        on_progress: Called with the progress of a collection. Unless given, a line on the terminal or in the
+            notebook shows it.
+        on_round: Called with the interval after every round. Return True to stop there; the interval is as
+            valid.
 
     Returns:
         With an accuracy or `max_budget` an `AnytimeEvaluation`, else an `Evaluation`: both have `estimate`,

@@ -37,10 +37,10 @@ def export(
     nothing is executed by whoever reads them.
 
     Args:
-        policy: Directory of a run, or of a checkpoint of TTPOIS or POIS. Nothing in it is executed.
+        policy: Path of a run or checkpoint. Nothing in it is executed.
         to: "onnx", "torchscript" or "safetensors".
-        path: What to write: `policy.onnx`, `policy.pt` or the directory `policy` unless given.
-        module_class: Of a policy whose module is not ttray's own.
+        path: File or directory to write. Default: `policy.onnx`, `policy.pt` or `policy`.
+        module_class: Class of the policy's module, if it is not ttray's own.
 
     Returns:
         What was written.

@@ -29,24 +29,26 @@ class RunSettings:
 
     _: KW_ONLY
     preset: Annotated[str | None, or_none(_PRESET)] = setting(
-        "Preset that the settings come from; None with an environment of one's own."
+        "Preset that the settings come from; None for your own environment."
     )
     algorithm: Annotated[str, one_of(*ALGORITHMS)] = setting("Algorithm.", default="TTPOIS")
-    environment: Annotated[str, Rule(check_env_id, "a gymnasium id")] = setting("Gymnasium id.")
+    environment: Annotated[str, Rule(check_env_id, "a gymnasium id")] = setting(
+        "Id of the gymnasium environment."
+    )
     seed: Annotated[int, count(MAX_TRAINING_SEED, minimum=0)] = setting("Random seed.", default=0)
     num_iterations: Annotated[int, count(_MAX_ITERATIONS)] = setting(
-        "Iterations to train, those before a resumption included.", default=60, may_change=True
+        "Iterations to train in all, including those before a resume.", default=60, may_change=True
     )
     checkpoint_every: Annotated[int, count(_MAX_ITERATIONS)] = setting(
         "Iterations between checkpoints.", default=10, changes_results=False
     )
     keep: Annotated[int, count(_MAX_ITERATIONS)] = setting(
-        "Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.",
+        "How many of the newest checkpoints to keep. With 1, a damaged one ends the run.",
         default=3,
         changes_results=False,
     )
     keep_best: Annotated[bool, FLAG] = setting(
-        "Rank all checkpoints at the end, for about a tenth of the steps at most, and keep the best, too.",
+        "Rank all checkpoints at the end, for at most about a tenth of the steps, and keep the best as well.",
         default=False,
         changes_results=False,
     )

@@ -61,48 +61,50 @@ def rank(
     on_progress: OnProgress | None = None,
     on_round: OnRankingRound | None = None,
 ) -> Ranking:
-    """Ranks policies by what they earn, on fresh trajectories with the same noise for all.
+    """Ranks policies by their returns, on fresh trajectories with the same noise for all.
 
-    Rounds are collected until the order is proven, or only the best, or until what is left is equal within an
-    indifference. Each is planned from those before it; a policy of which nothing is open takes no part in
-    later ones. One may look after every round, and stop at any, without a loss of confidence.
+    Rounds are collected until the order (or only the best) is proven, or what is left is equal within an
+    indifference. Each round is planned from those before it; policies about which everything is known drop
+    out. You may look after every round, and stop at any, without losing confidence.
 
     Policies that earn exactly the same are never told apart: give an indifference or `max_budget`, else their
     ranking goes on until it is stopped.
 
     Args:
-        policies: By name, of any kind that `ttray.evaluate` takes; or the directory of a run, whose
-            checkpoints are then ranked, named by their iterations.
-        environment: A gymnasium id, an `Env` class or a function that returns an `Env`; needed unless all
-            policies are runs or checkpoints of ttray, of one environment.
-        delta: Probability that an interval fails, any of them: that anything said to be proven is wrong.
+        policies: By name, of any kind that `ttray.evaluate` takes; or the directory of a run, to rank its
+            checkpoints.
+        environment: A gymnasium id, an `Env` class or a function that returns an `Env`. Not needed if all
+            policies are runs or checkpoints of ttray with one environment.
+        delta: Probability that an interval fails: that anything said to be proven is wrong.
         indifference: ε: policies whose difference is proven to be within ±ε count as equal.
-        best_only: Whether only the best is asked for; of checkpoints yes, else no, unless given.
-        max_budget: Most steps of all policies, about. If they do not suffice, the result says so.
-        reward_range: Smallest and largest possible reward, for a guarantee; see `ttray.evaluate`. Without one
-            what is said holds in the limit of many trajectories, and says so.
-        gamma: Discount; as trained for directories, else 1, none, unless given.
-        horizon: Longest trajectory; as trained for directories, else the environment's time limit, unless
-            given.
-        deterministic: Whether policies take their likeliest action (of a Gaussian the mean), not samples.
-        trust: Whether a path may be loaded by which code runs that is in the file, see `ttray.collect`.
-        directory: Where to keep the rounds. The same call goes on from there after a kill, with the same
-            bits.
-        seed: Of the trajectories.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
-            cluster has CPUs for; 0 collects in this process. The bits are the same for any number.
-        num_slots: Vector slots of each env runner; the bits are the same for any number.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        service: Whose workers collect, in place of env runners of this call: a `ttray.Service`, or the name
-            of one that `ttray service start` has started. The bits are the same.
-        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
-        env_config: Arguments of the environment; as trained unless given.
-        module_class: Of policies whose module is not ttray's own.
-        actions: "rescaled" or "clipped", of an RLModule that is not ttray's own, see `ttray.collect`.
+        best_only: Whether only the best is asked for. Default: yes for checkpoints, else no.
+        max_budget: Stop after about this many steps of all policies together; what is open then stays open.
+        reward_range: Smallest and largest possible reward: makes what is proven a guarantee; see
+            `ttray.evaluate`. Without one it holds for many trajectories, and says so.
+        gamma: Discount. Default: that of the training, or 1 (none).
+        horizon: Longest trajectory. Default: that of the training, or the environment's time limit.
+        deterministic: Whether the policy takes its likeliest action (the mean of a Gaussian) instead of
+            sampling.
+        trust: Allow loading a file that can run code when it is loaded: a model of Stable-Baselines3
+            (`.zip`), a checkpoint of RLlib, TorchScript.
+        directory: Keep the rounds here. After a kill the same call goes on from them, with the same bits.
+        seed: Random seed.
+        num_env_runners: Worker processes, on the Ray cluster around or on a local one; "auto" for as many as
+            the cluster has CPUs; 0 collects in this process. Results do not depend on it.
+        num_slots: Environments that each worker steps side by side. Results do not depend on it.
+        label_selector: Use only nodes with these labels, for example to stay on one type of CPU.
+        service: Service whose workers collect instead of workers of this call: a `ttray.Service`, or the name
+            given to `ttray service start`. Results do not depend on it.
+        priority: Share in that service beside its other clients: twice as much gets twice as many quotas.
+        env_config: Arguments of the environment. Default: as trained.
+        module_class: Class of the policies' modules, if they are not ttray's own.
+        actions: How actions of a foreign RLModule reach a bounded Box: "rescaled" from -1..1 to its bounds,
+            as RLlib does by default, or "clipped". Not needed for algorithms, whose own way is known.
         settings: Time-outs and retries.
-        on_progress: Told how far a collection is; a line on the terminal or in the notebook unless given.
-        on_round: Told what is known after every round; the same line unless given. If it answers True, the
-            ranking ends there, and what is proven is as good.
+        on_progress: Called with the progress of a collection. Unless given, a line on the terminal or in the
+            notebook shows it.
+        on_round: Called with what is known after every round. Return True to stop there; what is proven stays
+            proven.
 
     Raises:
         EvaluationStopped: Ctrl-C, as the KeyboardInterrupt that it is; `so_far` is what the rounds until then

@@ -41,19 +41,19 @@ def evaluate_table(
     delta: float = 0.05,
     reward_range: float | tuple[float, float] | None = None,
 ) -> TableEvaluation:
-    """Evaluates the policy that collected some batches: its return, between two numbers.
+    """Evaluates the policy that collected some batches: estimates its return, with an interval.
 
-    The tables are all that are looked at: a choice of those that please would make the interval wrong, and so
-    would looking again whenever one more is there. To stop when it is accurate enough, `ttray.evaluate`.
+    Pass all tables, and look once: picking the tables that please, or looking again whenever there is one
+    more, makes the interval wrong. To stop when it is accurate enough, use `ttray.evaluate`.
 
     Args:
-        tables: What `ttray.collect` gave, or paths of Parquet files with that; one, or several of the same
+        tables: Tables of `ttray.collect`, or paths of Parquet files with them; one, or several of the same
             policy, environment and horizon, each with another seed or iteration.
-        gamma: Discount; that of the tables unless given, or 1, none, where they have none.
+        gamma: Discount. Default: that of the tables, or 1 (none).
         delta: Probability that the interval fails.
-        reward_range: Smallest and largest possible reward, for a guaranteed interval; or the largest minus
-            the smallest, which makes wider ones. The 0 of ended episodes counts among them. Without, the
-            interval is Student's, for many trajectories, and says so. A reward outside the range is an error.
+        reward_range: Smallest and largest possible reward: makes the interval a guarantee. Or only the
+            largest minus the smallest, for a wider one. Without it the interval is Student's, for many
+            trajectories. A reward outside the range is an error.
     """
     delta, known = check_delta(delta), known_range(reward_range)
     given = [tables] if isinstance(tables, pa.Table | str | Path) else list(tables)

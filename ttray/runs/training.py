@@ -128,24 +128,25 @@ def train(
     on_start: Callable[[Run, Path], None] | None = None,
     on_iteration: OnIteration | None = None,
 ) -> TrainingResult:
-    """Trains TT-POIS or POIS, or goes on from the checkpoint in the directory.
+    """Trains TT-POIS or POIS. Resumes from the newest checkpoint if the directory has one.
 
-    For other networks, environments with arguments, and all that RLlib can do, see `ttray.TTPOISConfig`.
+    For other networks, environments with arguments, and everything else of RLlib, use `ttray.TTPOISConfig`.
 
     Args:
         preset: Name of a preset, whose settings hold where nothing else is said: a quick one, such as
             "dam-fast", or one of the paper's. The paper's "dam" if neither this nor an environment is named.
-        environment: Gymnasium id of an environment of one's own, in place of a preset. Then a budget is
-            needed, and the defaults of `ttray.TTPOISConfig` hold for all else.
+        environment: Gymnasium id of your own environment, in place of a preset; then also give a budget. All
+            else has the defaults of `ttray.TTPOISConfig`.
         algorithm: "TTPOIS" or "POIS".
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
-        seed: Of everything random.
-        num_iterations: When to stop.
-        num_env_runners: Remote collectors, on the Ray around, or an embedded one; "auto" for as many as the
-            cluster has CPUs for; 0 collects in this process. Changes no result.
-        label_selector: Labels of the nodes that env runners may use, e.g. to stay on one type of CPU.
-        service: Whose workers collect, in place of env runners: a `ttray.Service`, or a name of one.
-        priority: In that service, beside its other clients: twice as much gets twice as many quotas.
+        seed: Random seed.
+        num_iterations: Iterations to train in all, including those before a resume.
+        num_env_runners: Worker processes, on the Ray cluster around or on a local one; "auto" for as many as
+            the cluster has CPUs; 0 collects in this process. Results do not depend on it.
+        label_selector: Use only nodes with these labels, for example to stay on one type of CPU.
+        service: Service whose workers collect instead of workers of this call: a `ttray.Service`, or the name
+            given to `ttray service start`. Results do not depend on it.
+        priority: Share in that service beside its other clients: twice as much gets twice as many quotas.
         checkpoint_every: Iterations between checkpoints.
         keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
         keep_best: Rank all checkpoints at the end, as `ttray.rank` does and for about a tenth of the steps of
@@ -158,12 +159,13 @@ def train(
         importance_weights: One weight per "trajectory" (the paper's) or "per_decision"; the preset's unless
             given.
         baseline: "none" (the paper's) or "per_step"; the preset's unless given.
-        settings: Further arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners`, by name.
-        directory: Where the files go, in $TTRAY_RUNS or `runs` unless given. One that holds a run can only go
-            on with that run.
-        trackers: "wandb", "mlflow", or both: told every row beside the files. Their packages must be there.
-        on_start: Told the run, with all settings that hold, and its directory before Ray starts.
-        on_iteration: Told the row of each iteration; a line on the terminal or in the notebook unless given.
+        settings: More arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners`, by name.
+        directory: Directory of the run. Default: one named by the settings, in $TTRAY_RUNS or `runs`. A
+            directory that holds a run can only go on with that run.
+        trackers: "wandb", "mlflow", or both, which get every row as well. Their packages must be installed.
+        on_start: Called with the run, all settings filled in, and its directory, before Ray starts.
+        on_iteration: Called with the row of each iteration. Unless given, a line on the terminal or in the
+            notebook shows it.
 
     Raises:
         Stopped: By a signal, after the checkpoint was written.

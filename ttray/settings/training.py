@@ -53,13 +53,13 @@ _REWARD_RANGE = Rule(
 class PlanSettings:
     """What is collected in an iteration."""
 
-    horizon: Annotated[int, count(MAX_HORIZON)] = setting("Steps of the longest trajectory, T.")
+    horizon: Annotated[int, count(MAX_HORIZON)] = setting("Longest trajectory in steps, T.")
     budget: Annotated[int, count(MAX_BATCH_STEPS)] = setting(
-        "Planned environment steps of a batch, Λ; episodes that end early make fewer."
+        "Environment steps to plan per batch, Λ; episodes that end early use fewer."
     )
     strategy: Annotated[str, _STRATEGY] = setting(
         'How batches are planned: "truncated" (the paper\'s), "exact" (the integer optimum), "uniform" '
-        '(POIS), "adaptive" (each batch planned by how rewards varied in those before), or the name of a '
+        '(POIS), "adaptive" (from how rewards varied in the batches before), or the name of a '
         "planner of your own (`ttray.planning.register`).",
         default="truncated",
     )
@@ -70,21 +70,21 @@ class SearchSettings:
     """How a search climbs, and when it stops."""
 
     num_offline_iterations: Annotated[int, count(MAX_ROUNDS)] = setting(
-        "Gradient steps per batch, at most.", default=10
+        "Most gradient steps per batch.", default=10
     )
     line_search: Annotated[str, one_of("cubic", "parabola", "binary", "geometric")] = setting(
-        'How the size of a step is found: "parabola" (the paper\'s), "cubic" (as good steps with half of the '
+        'How the step size is found: "parabola" (the paper\'s), "cubic" (as good steps with half of the '
         'evaluations), "binary", or "geometric" (1.6 times as far while that gains, else half as far).',
         default="parabola",
     )
     gradient_tolerance: Annotated[float, NOT_NEGATIVE] = setting(
-        "Stop when the gradient's norm is smaller.", default=1e-4
+        "Stop when the norm of the gradient is below this.", default=1e-4
     )
     gain_tolerance: Annotated[float, NOT_NEGATIVE] = setting(
-        "Stop when a line search gains less; its gain is kept.", default=1e-4
+        "Stop when a line search gains less than this (its gain is kept).", default=1e-4
     )
     max_line_search_evaluations: Annotated[int, count(MAX_ROUNDS)] = setting(
-        "Evaluations of the bound per line search, at most.", default=30
+        "Most evaluations of the bound per line search.", default=30
     )
     direction: Annotated[str, one_of("gradient", "natural")] = setting(
         'Where a step goes: along the "gradient" (the paper\'s), or the "natural" gradient, which gains most '
@@ -92,15 +92,16 @@ class SearchSettings:
         default="gradient",
     )
     num_fisher_products: Annotated[int, count(MAX_ROUNDS)] = setting(
-        "Steps of conjugate gradients for a natural direction, at most; each costs about a gradient on "
+        "Most conjugate-gradient steps for a natural direction; each costs about as much as a gradient on "
         "`num_fisher_rows`.",
         default=8,
     )
     num_fisher_rows: Annotated[int, count()] = setting(
-        "Rows of a batch, about, whose mean KL divergence is the measure of natural directions.", default=1000
+        "About how many rows of a batch the KL divergence for natural directions is averaged over.",
+        default=1000,
     )
     fisher_damping: Annotated[float, positive(1e100)] = setting(
-        "What is added to the diagonal of the Hessian of that divergence.", default=0.01
+        "Damping: added to the diagonal of the Hessian of that divergence.", default=0.01
     )
     first_kl: Annotated[float, positive(1e100)] = setting(
         "KL divergence of the first candidate along the first natural direction; later ones begin with that "
@@ -125,13 +126,13 @@ class ObjectiveSettings:
         "Probability that the bound fails; larger is bolder.", default=0.7
     )
     importance_weights: Annotated[str, one_of("trajectory", "per_decision")] = setting(
-        'What has a weight: "trajectory", one for all rewards of a trajectory (the paper\'s), or '
-        '"per_decision", for each reward the ratios up to its own step: a bound that is never wider.',
+        'Importance weights: "trajectory", one for all rewards of a trajectory (the paper\'s), or '
+        '"per_decision", for each reward the ratios up to its own step, which never widens the bound.',
         default="trajectory",
     )
     baseline: Annotated[str, one_of("none", "per_step", "value")] = setting(
-        'What is subtracted from rewards: "none" (the paper\'s), "per_step", the mean rewards of the batches '
-        'before, or "value", what a critic expects of each state, who learned from the batches before.',
+        'Baseline subtracted from rewards: "none" (the paper\'s), "per_step", the mean rewards of earlier '
+        'batches, or "value", what a critic trained on earlier batches expects of each state.',
         default="none",
     )
     penalty: Annotated[str, one_of("largest", "second_moment")] = setting(
@@ -141,16 +142,15 @@ class ObjectiveSettings:
         default="largest",
     )
     importance_weight_clip: Annotated[float | None, or_none(positive())] = setting(
-        "Upper limit of a weight in the estimate; None for no limit.", default=None
+        "Largest importance weight in the estimate; None for no limit.", default=None
     )
     min_max_reward: Annotated[float | None, or_none(positive())] = setting(
-        "Lower limit of the reward bound R_max, which is otherwise that of the batch; with a baseline, of "
-        "what remains of the rewards.",
+        "Smallest value of R_max, which is otherwise the largest reward of the batch (with a baseline: of "
+        "what remains of the rewards).",
         default=None,
     )
     num_learner_threads: Annotated[int | None, or_none(count(_MAX_THREADS))] = setting(
-        "Threads of the learner; None for as many as torch would use: one per core in the driver, one in an "
-        "actor.",
+        "Threads of the learner; None for torch's default: one per core in the driver, one in an actor.",
         default=None,
         changes_results=False,
     )
@@ -161,7 +161,7 @@ class LearnerSettings:
     """The network that learns, where it is ttray's own, and where the bound is computed."""
 
     hidden_sizes: Annotated[tuple[int, ...], HIDDEN_SIZES] = setting(
-        "Units of the hidden layers.", default=(64, 32)
+        "Units of each hidden layer.", default=(64, 32)
     )
     initial_std: Annotated[float | None, or_none(positive())] = setting(
         "Standard deviation with which Gaussian actions of ttray's own network begin, as a share of half of "
@@ -189,29 +189,29 @@ class DispatchSettings:
         changes_results=False,
     )
     quota_timeout_s: Annotated[float, positive(_MAX_WAIT_S)] = setting(
-        "A worker that needs longer for a quota is killed and restarted.",
+        "Seconds after which a worker that has not delivered its quota is killed and restarted.",
         default=600.0,
         changes_results=False,
     )
     max_quota_attempts: Annotated[int, count(_MAX_ATTEMPTS)] = setting(
-        "How often a quota may fail by an error of its environment before the collection gives up. Deaths "
-        "and hangs of its worker are counted apart, up to twice as many each: they need not be its fault.",
+        "Attempts at a quota whose environment raises before the collection gives up. Deaths and hangs of "
+        "workers are counted separately, with twice the limit: they need not be the quota's fault.",
         default=3,
         changes_results=False,
     )
     env_runner_wait_s: Annotated[float, positive(_MAX_WAIT_S)] = setting(
-        "How long to go on without any worker alive. Nodes that an autoscaler starts take minutes to come.",
+        "Seconds to wait when no worker is alive. Nodes that an autoscaler starts take minutes to come.",
         default=300.0,
         changes_results=False,
     )
     backup_quotas: Annotated[bool, FLAG] = setting(
-        "Whether idle workers get copies of quotas that have been out for long.",
+        "Whether idle workers get copies of quotas that take unusually long.",
         default=True,
         changes_results=False,
     )
     determinism_check: Annotated[str, one_of("error", "warn", "off")] = setting(
-        'What to do if a trajectory of the first batch has other bits when it is collected twice: "error" or '
-        '"warn"; "off" does not try.',
+        'What to do if a trajectory of the first batch differs when it is collected again: "error" or '
+        '"warn"; "off" does not check.',
         default="error",
         changes_results=False,
     )
@@ -222,19 +222,19 @@ class WorkerSettings:
     """Who collects; those of RLlib that have these names, with ttray's defaults, and labels of nodes."""
 
     num_env_runners: Annotated[int | str, NUM_ENV_RUNNERS] = setting(
-        'Remote collectors; 0 collects in the driver, "auto" on as many as the cluster has CPUs for, and '
-        "follows it when it grows or shrinks.",
+        'Worker processes that collect; 0 collects in this process, "auto" uses as many as the cluster has '
+        "CPUs, as it grows and shrinks.",
         default=0,
         changes_results=False,
     )
     num_envs_per_env_runner: Annotated[int, count(MAX_SLOTS)] = setting(
-        "Environments side by side in each collector.", default=64, changes_results=False
+        "Environments that each worker steps side by side.", default=64, changes_results=False
     )
     num_cpus_per_env_runner: Annotated[float, AMOUNT] = setting(
-        "CPUs that each collector needs.", default=1, changes_results=False
+        "CPUs per worker.", default=1, changes_results=False
     )
     label_selector: Annotated[dict[str, str] | None, LABELS] = setting(
-        "Labels of the nodes that collectors may use, such as one type of CPU.",
+        "Use only nodes with these labels, such as one type of CPU.",
         default=None,
         changes_results=False,
     )
@@ -255,7 +255,7 @@ class LearnersSettings:
     """RLlib's setting of this name."""
 
     num_learners: Annotated[int, count(minimum=0)] = setting(
-        "Learners in actors of their own; 0 learns in the driver.", default=0, changes_results=False
+        "Remote learners; 0 learns in this process.", default=0, changes_results=False
     )
 
 
