@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: opened, bounded and read before anything in them is believed.
+"""Reads files that somebody else may have written: regular files only, bounded, checked before use.
 
 A directory from a stranger may hold links to other files, pipes that never end and files that claim to be
 huge. `open_regular` opens none of the first two, for reading or for writing; the readers here stop at a size.

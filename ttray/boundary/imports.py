@@ -1,4 +1,4 @@
-"""Objects that a person has named: only such names are imported, and none that only a file holds."""
+"""Imports objects that the user has named; names that only a file holds are never imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that somebody else may have written, made safe for a terminal."""
+"""Makes text that somebody else may have written safe for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One evaluation after another during a training, whose intervals hold all at once."""
+"""Evaluations repeated during a training, with intervals that hold all at once."""
 
 from __future__ import annotations
 

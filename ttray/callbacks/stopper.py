@@ -1,4 +1,4 @@
-"""A stopper for Tune: a trial ends when its policy is proved to be good enough."""
+"""A stopper for Tune: ends a trial when its policy is proven good enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ttray evaluate` says: while it collects, when it is stopped, and at the end."""
+"""The output of `ttray evaluate`: while it collects, when it is stopped, and at the end."""
 
 from __future__ import annotations
 

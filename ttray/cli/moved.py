@@ -1,4 +1,4 @@
-"""Commands of 0.1.0 that are no commands any more: each says where it went."""
+"""Commands of 0.1.0 that have moved: each says what to type instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan for a terminal: trajectories in classes of lengths, and samples per step as a chart."""
+"""A plan in the terminal: trajectories by classes of length, and samples per step as a chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ttray submit --working-dir` sends: no secrets, nothing ignored, nothing of outside the directory."""
+"""What `ttray submit --working-dir` sends: no secrets, no ignored files, nothing outside the directory."""
 
 from __future__ import annotations
 

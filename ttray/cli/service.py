@@ -1,4 +1,4 @@
-"""`ttray service`: workers that stay, for every command that collects."""
+"""`ttray service`: workers that stay, for all commands that collect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard streams of a command that never fail: closed, without a reader, or without the letter for γ."""
+"""Makes the standard streams of a command robust: closed, without a reader, or unable to encode γ."""
 
 from __future__ import annotations
 

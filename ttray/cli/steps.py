@@ -1,4 +1,4 @@
-"""How commands speak of steps: a budget counts planned ones, and episodes that end early make fewer."""
+"""Wording for steps: a budget counts planned ones, and episodes that end early make fewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory the rows of a Parquet file take, from what its pages say of themselves.
+"""Estimates how much memory the rows of a Parquet file take, from its page headers.
 
 A page of a few bytes may hold a billion equal values, and pyarrow reads whatever it is told to. Its own
 reader of footers ends the process if a part is missing, hence this one: of the compact protocol of Thrift,

@@ -1,4 +1,4 @@
-"""The columns of a batch, written down once: their types, their order, and tables as arrays and messages.
+"""The columns of a batch, defined once: types, order, and conversion to arrays and messages.
 
 Plain Arrow types only, so that a file can be read without trusting it. What the rows mean together, and
 whether they are what was planned, is not known here.

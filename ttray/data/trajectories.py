@@ -1,4 +1,4 @@
-"""A batch as single trajectories, for those who want episodes: nothing is padded and nothing is copied."""
+"""A batch as single trajectories, for code that wants episodes; nothing is padded or copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a table is exactly what a strategy planned: nothing lost, nothing invented, nothing twice.
+"""Checks that a table is exactly what a strategy planned: nothing lost, invented or duplicated.
 
 And whether its values are such as can have been recorded, for tables from outside.
 """

@@ -1,4 +1,4 @@
-"""The common half of the batched environments, and the single environment as a batch of one.
+"""The base class of the batched environments, and single environments as batches of one.
 
 `BatchedEnv` does what every environment of the paper's appendix "Environment Details" needs and
 none is about: slots, seeds, partial resets, checked actions. `SingleEnv` is the same dynamics seen

@@ -1,4 +1,4 @@
-"""Intervals for whoever knows no range of rewards: they hold at any time, in the limit of many trajectories.
+"""Intervals without a known range of rewards: anytime-valid, in the limit of many trajectories.
 
 The asymptotic confidence sequence of Waudby-Smith and others (2024): with estimates Ĵ_k of rounds, weights
 λ_k from the rounds before and V = Σ λ_k² Var_k, |Σ λ_k (Ĵ_k − J)| ≤ √((V + ρ)(log(1 + V/ρ) + 2 log(1/δ))) for

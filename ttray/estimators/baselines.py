@@ -1,4 +1,4 @@
-"""Baselines: what reward to expect of each step, from the batches before.
+"""Baselines: the reward to expect at each step, from earlier batches.
 
 For any b_t that does not depend on the batch, Σ_t γ^t b_t plus the weighted rewards less b_t estimates the
 return without bias, and its bound needs |r_t − b_t| only (docs/notes/algorithm.md). What is expected here is

@@ -1,4 +1,4 @@
-"""The interval of batches that were collected before: nothing is known that could say how much to bet.
+"""Intervals for batches collected before, when nothing tells how much to bet.
 
 So all bets are made at once (`bet_mixtures`), from Hoeffding's upwards, by twos, and Hoeffding's own.
 """

@@ -1,4 +1,4 @@
-"""Many bets at once: a mean of supermartingales (`betting`), for who knows nothing that says how much to bet.
+"""Mixtures of bets: a mean of supermartingales (`betting`), for when the best bet is unknown.
 
 It is a supermartingale too, and costs the logarithm of the share of the best. Of the trajectories of one
 round Σ log(1 + λ(μ_τ − c_τ)) ≤ N log(1 + λ(J − C)/N), C the sum of the predictions (Jensen), is a little less

@@ -1,4 +1,4 @@
-"""Supermartingales that bound a return from below: bets on trajectories of any lengths, at any time.
+"""Supermartingales that bound a return from below: bets on trajectories of any length, valid at any time.
 
 Let X in [l, u] have mean μ given the past, and let a prediction c and a bet λ ≥ 0 depend on the past only,
 with λ (c − l) < 1. Then 1 + λ(X − c) > 0 and E[1 + λ(X − c)] = 1 + λ(μ − c) ≤ exp(λ(μ − c)). So the product

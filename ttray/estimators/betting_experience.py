@@ -1,4 +1,4 @@
-"""What bets of a known range have learnt from their rounds: how much to bet on the next one.
+"""What bets with a known range have learned from earlier rounds: how much to bet on the next one.
 
 Nothing here has to be right for an interval to hold.
 """

@@ -1,4 +1,4 @@
-"""What rounds tell of the sums of blocks: their means, how they vary together, how long episodes are.
+"""Statistics of blocks over rounds: their means, their covariances, and how long episodes last.
 
 Nothing here has to be right for an interval to hold: it decides what is collected next, and how much is bet.
 """

@@ -1,4 +1,4 @@
-"""Neighbouring steps as blocks: trajectories end with one, and count by their sums of rewards in each.
+"""Groups neighbouring steps into blocks; trajectories end at block ends and count by block sums.
 
 An evaluation in rounds plans, weighs and predicts by block, at most 32 of them: everything it has to know of
 a trajectory are a few numbers, however long it is. Blocks are short where the discount is large.

@@ -1,4 +1,4 @@
-"""Whether what the bound promises comes true: its gains beside the returns that were measured after them.
+"""Compares the gains that the bound promises with the gains in return that follow.
 
 The bound is of one batch and of a policy fixed before it; a search over policies looks for where it errs. So
 a bound may rise from batch to batch while the return does not. This remembers the last iterations of a run

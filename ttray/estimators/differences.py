@@ -1,4 +1,4 @@
-"""What two policies earn more or less than each other: rounds of both, trajectory by trajectory.
+"""The difference between two policies: rounds of both, trajectory by trajectory.
 
 Both policies collect the same plan with the same streams of random numbers. So a trajectory of one has a twin
 of the other, of the same planned length and with the same noise of the environment, and of most of this noise

@@ -1,4 +1,4 @@
-"""How wide an interval will be after so many more steps, and how many it takes to a given width.
+"""Forecasts the width of an interval after more steps, and the steps to a given width.
 
 A side of an interval ends at (ℓ + Σ ψ_k)/Σ λ_k from the estimate, where ψ = λ² v/2 is what a round with the
 variance v costs. With the variance V₁ and the largest loss C₁ of plans of one step (both fall as 1/steps),

@@ -1,4 +1,4 @@
-"""Bets that one of two policies earns more, for whoever does not know by how much.
+"""Bets that one of two policies earns more, by an unknown amount.
 
 The values of a round are differences X_τ(A) − X_τ(B) of trajectories of the same planned length; their means
 add up to the gap J(A) − J(B), however they are spread over lengths. So the supermartingale of `betting` tells

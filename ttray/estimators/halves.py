@@ -1,4 +1,4 @@
-"""Recordings in two halves: one to choose a policy on, one that proves something of the policy chosen."""
+"""Splits recordings into two halves: one to choose a policy on, one to prove something about it."""
 
 from __future__ import annotations
 

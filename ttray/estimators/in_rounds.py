@@ -1,4 +1,4 @@
-"""An evaluation in rounds under way: what is collected next, and what all rounds tell so far."""
+"""An evaluation in rounds in progress: what to collect next, and what all rounds tell so far."""
 
 from __future__ import annotations
 

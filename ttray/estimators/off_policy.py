@@ -1,4 +1,4 @@
-"""Four estimates of a policy's return from recordings of others, side by side, with what holds of each.
+"""Four off-policy estimates of a return, side by side, with the bounds that hold for each.
 
 Beyond the paper's one weight for each trajectory: a weight for each decision, and both divided by their own
 sums per step ("self-normalised"; of decisions, the consistent weighted per-decision estimator). With weights

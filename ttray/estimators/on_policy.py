@@ -1,4 +1,4 @@
-"""What a policy is worth, and how sure that is, from batches of its own.
+"""Estimates the return of a policy, with an interval, from batches of its own.
 
 Section 4 of the paper. The interval uses the variance within a batch: trajectories of different lengths
 share their first steps. Beyond the paper, a budget may be spent in rounds, each planned from those before

@@ -1,4 +1,4 @@
-"""What rankings say of two at a time, and the order that follows from it."""
+"""What a ranking knows of pairs of policies, and the order that follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many steps an accuracy will take: from a pilot of the real policy, and in the worst case."""
+"""Forecasts the steps to an accuracy: from a pilot of the real policy, and in the worst case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several policies is better: rounds until their order is decided, or what is left is alike.
+"""Ranks policies in rounds until their order is decided, or what is left is equal.
 
 Every pair of policies has an interval of its own for the difference of their returns (`differences`), each
 for its part of δ, so all of them hold at once, after every round, with probability 1 − δ at least: whatever

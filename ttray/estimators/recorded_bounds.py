@@ -1,4 +1,4 @@
-"""What recordings of other policies prove of a return: a lower and an upper bound, whatever the weights are.
+"""Proven lower and upper bounds of a return from recordings of other policies, for any weights.
 
 With rewards in [a, b] and weights per decision ω, trajectory τ of a recording counts
 X_τ = Σ_t γ^t/n_t ω_t (r_t − a) ≥ 0, and the expectations add up to J − a Σ γ^t: to less where the policy does

@@ -1,4 +1,4 @@
-"""The return of the policy that collected a batch, for reports: what it earned, and how sure that is."""
+"""The return of the policy that collected a batch, with its interval, for reports."""
 
 from __future__ import annotations
 

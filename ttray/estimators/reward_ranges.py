@@ -1,4 +1,4 @@
-"""The range that rewards are said to lie in, and whether they do: what every guarantee rests on."""
+"""Checks rewards against the range they are said to lie in, on which every guarantee rests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans for a round: candidates between the best for the variance and the best for the range.
+"""Candidate plans for a round, between the best for the variance and the best for the range.
 
 Var = Σ_t f_t/n_t is least for n_t ∝ √(f_t/κ_t), κ_t the share of episodes that still run, and the largest
 range max_t R_t/n_t for n_t ∝ R_t. Candidates are the larger of both in some mixtures, with windows of some

@@ -1,4 +1,4 @@
-"""Which of several algorithms learns better, from training runs over seeds, as many as it takes.
+"""Ranks algorithms by training runs over as many seeds as it takes.
 
 All algorithms train with the same seeds. Of two, the differences of what their runs end with, seed by seed,
 are draws from one distribution, and the ranking is of its median: "A is better" says that A ends above B with

@@ -1,4 +1,4 @@
-"""An evaluation in rounds that may stop after any of them: what to collect next, and what is known.
+"""An evaluation in rounds that may stop after any of them: plans the next round, gives the interval.
 
 Every round is planned, weighed and bet on by what the rounds before it showed, so its interval holds whatever
 it was that they showed, and holds for all rounds at once (`betting`): with probability 1 − δ at least, no

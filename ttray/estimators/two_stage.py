@@ -1,4 +1,4 @@
-"""A budget spent in rounds: a first look by a plan for any rewards, the rest planned from what it showed.
+"""Spends a budget in rounds: a first look by a generic plan, the rest planned from what it showed.
 
 Each round estimates the mean reward of every step without bias given its plan. They are combined step by step
 with weights that are fixed before the round is collected, the first round's before anything is: weights that

@@ -1,4 +1,4 @@
-"""A round with its weights: what each trajectory contributes to the estimate, and what was expected of it."""
+"""A round with its weights: what each trajectory contributes, and what was expected of it."""
 
 from __future__ import annotations
 

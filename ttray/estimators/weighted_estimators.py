@@ -1,4 +1,4 @@
-"""Weighted means of the rewards of each step over several recordings, and how far they may be off.
+"""Weighted means of the rewards of each step over several recordings, with their errors.
 
 What the estimators of `off_policy` have in common: Ĵ = Σ_t γ^t μ̂_t, μ̂_t = Σ v ω r / D_t. The variance is
 that of the trajectories' deviations e_τ = Σ_t γ^t v (ω r − μ̂_t) / D_t, with ω μ̂_t for μ̂_t where they are

@@ -1,4 +1,4 @@
-"""Weights of trajectories that add up to the discount at every step, and with which no range is too large.
+"""Weights of trajectories that add up to the discount at every step, with the smallest largest range.
 
 The paper shares γ^t among all who reach step t. Then the longest trajectory has a part in every step, and how
 far a single one can move the estimate is what makes intervals wide. Windows give every trajectory the same

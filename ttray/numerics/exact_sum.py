@@ -1,4 +1,4 @@
-"""Sums without rounding: the same number whoever adds which part, in any order.
+"""Exact sums: the same number for any split and any order.
 
 A sum of floats depends on the order of its terms, so the sum of a batch would depend on how many workers
 shared it. Here terms are added as integers; rounding happens once, when the total is read.

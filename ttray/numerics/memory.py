@@ -1,4 +1,4 @@
-"""What this process has in memory."""
+"""Memory use of this process."""
 
 import resource
 from pathlib import Path

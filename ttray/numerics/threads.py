@@ -1,4 +1,4 @@
-"""How many threads torch uses, and how soon threads of Python take turns.
+"""Sets how many threads torch uses, and how often Python threads switch.
 
 Sums depend on how many threads share them, and processes side by side collide.
 """

@@ -1,4 +1,4 @@
-"""Evaluators: whoever has parts of a batch and answers requests about them. Here: threads of this process.
+"""Evaluates the bound on shards of a batch, in threads of this process.
 
 Which thread evaluates which part is left to chance and changes no bit (see `optim.shards`).
 """

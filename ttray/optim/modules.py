@@ -1,4 +1,4 @@
-"""Torch modules as the search sees them: how they are called, and what of them is trained."""
+"""Torch modules as the search uses them: how they are called, and which parameters are trained."""
 
 from __future__ import annotations
 

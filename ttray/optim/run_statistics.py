@@ -1,4 +1,4 @@
-"""What the batches so far tell for the next one: the rewards to expect of each step, and how they vary.
+"""Statistics of all batches of a run so far: rewards to expect of each step, and how they vary.
 
 Baselines and plans may depend on earlier batches only, or the estimates are biased. This is all that a run
 has to remember for both; it is part of checkpoints, so that a resumed run goes on with the same bits.

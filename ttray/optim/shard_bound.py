@@ -1,4 +1,4 @@
-"""One part of a batch: its share of the bound, of the bound's gradient, and of what is reported.
+"""One shard of a batch: its share of the bound, of the gradient, and of what is reported.
 
 The bound is Ĵ − R_max √(β_δ · penalty), and both sums add up over parts. So does its gradient, once the
 penalty of the whole batch is known: Σ_parts (∂Ĵ + c · ∂penalty) with c = −R_max √β_δ / (2 √penalty). A part

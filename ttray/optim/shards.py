@@ -1,4 +1,4 @@
-"""Parts: the pieces of a batch over which the bound is added up, whoever evaluates them.
+"""Shards: the pieces of a batch over which the bound is added up, whoever evaluates them.
 
 The plan alone cuts a batch into parts, contiguous ranges of trajectories of about equally many planned rows.
 A part is always evaluated by one thread with the same shapes, and parts are added along a fixed binary tree:

@@ -1,4 +1,4 @@
-"""From a strategy to work for workers: trajectories, quotas, and the slots of a vector environment.
+"""From a plan to work for workers: trajectories, quotas, and the slots of a vector environment.
 
 A strategy says how many trajectories of each length to collect. Here they get ids, longest first;
 each worker gets a quota, a range of consecutive ids; and each quota is packed into the slots of a

@@ -1,4 +1,4 @@
-"""How rewards vary from step to step: f_t, estimated from batches, which a plan can be made for.
+"""Estimates how rewards vary from step to step, f_t, from batches; plans can be made for it.
 
 Var[Ĵ] = Σ_t f_t/n_t with f_t = γ^2t Var(r_t) + 2 Σ_{t'>t} γ^(t+t') Cov(r_t, r_t').
 """

@@ -1,4 +1,4 @@
-"""A digest of the weights of a policy, by which a batch tells who sampled it."""
+"""A digest of a policy's weights, by which a batch tells which policy sampled it."""
 
 from __future__ import annotations
 

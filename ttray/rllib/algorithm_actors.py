@@ -1,4 +1,4 @@
-"""Algorithms and checkpoints of RLlib as policies that act, with the connectors that they act through."""
+"""Algorithms and checkpoints of RLlib as policies, with the connectors they act through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms of RLlib that act through connectors of their own: filters, frame stacks, whatever there is.
+"""Algorithms of RLlib with custom connectors as policies: filters, frame stacks, anything.
 
 Their env-to-module and module-to-env pipelines run as in RLlib's env runner, on an episode for each slot. A
 pipeline may look at anything, so every slot has a call of its own, which is slow and gives the same bits

@@ -1,4 +1,4 @@
-"""RLModules that act as in RLlib: those that remember, and those that sample in other ways than ttray does.
+"""RLModules as policies where ttray cannot sample for them: recurrent ones, own sampling.
 
 As RLlib's default connectors have it: observations in the shape of their space, states carried from step to
 step, actions sampled and then rescaled, clipped, or sent as they are. Only the random numbers are ours.

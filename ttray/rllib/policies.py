@@ -1,4 +1,4 @@
-"""Policies from what a user has: a module, an algorithm, a checkpoint on disk, a function, or nothing.
+"""Makes a policy of what the user passes: a module, an algorithm, a checkpoint, a function, or nothing.
 
 `policy_from` is the one place that turns such a thing into what rollouts use.
 """

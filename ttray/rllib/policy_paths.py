@@ -1,4 +1,4 @@
-"""Policies that a person names: files of other frameworks, and functions of modules.
+"""Policies by path or name: files of other frameworks, and functions as module:function.
 
 What is pickled runs code when it is loaded, so such a file is loaded only for who says that they trust it. A
 run or a checkpoint of ttray is read without that and stays the path that it is.

@@ -1,4 +1,4 @@
-"""A module as exporters want it: tensors in, tensors out, the action of the environment among them."""
+"""Wraps a module for exporters: tensors in, tensors out, including the action for the environment."""
 
 from __future__ import annotations
 

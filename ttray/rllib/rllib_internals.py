@@ -1,4 +1,4 @@
-"""All that ttray uses of RLlib's and Tune's private parts, with what it is good for.
+"""All private parts of RLlib and Tune that ttray uses, each with its reason.
 
 It may change in any release of Ray. tests/rllib/test_rllib_internals.py says what breaks then.
 """

@@ -1,4 +1,4 @@
-"""How the actions of a module reach the environment: RLlib may rescale them, ttray clips them.
+"""How actions of a module reach the environment: RLlib may rescale them, ttray clips them.
 
 A module of RLlib does not say what happens to its actions: that is in the configuration of the algorithm that
 trained it. By default RLlib takes them for numbers between -1 and 1 and rescales them to the bounds of a Box.

@@ -1,4 +1,4 @@
-"""Where a training stands, as one value: an iteration or a checkpoint changes it whole or not at all."""
+"""The state of a training as one value, so that iterations and checkpoints are all or nothing."""
 
 from __future__ import annotations
 

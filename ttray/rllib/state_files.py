@@ -1,4 +1,4 @@
-"""The state of a training, read from its checkpoint without running what is in it.
+"""Reads the state of a training from its checkpoint without executing anything in it.
 
 RLlib pickles states, and a pickle may have any function of Python called. That of a run holds numbers, words
 and arrays. What these need is understood here, each name as one particular thing; a file with any other name

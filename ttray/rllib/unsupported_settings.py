@@ -1,4 +1,4 @@
-"""What becomes of RLlib's settings here: each has its effect, is refused, or is named in one warning.
+"""Settings of RLlib that have no effect here: each is refused, or named in one warning.
 
 RLlib's configuration has some three hundred fields, most of them for other algorithms. Whoever changes one
 that means nothing here is told so when the algorithm is built, and not left to find out from results.

@@ -1,4 +1,4 @@
-"""Policies that act: from observations to actions of the environment, by whatever means they choose.
+"""Policies that act: from observations directly to actions of the environment.
 
 The other kind, functions to distribution inputs (`rollout.policies`), tells how probable an action was; this
 one does not, so what it collects holds actions and rewards and no probabilities. An `Actor` is asked about

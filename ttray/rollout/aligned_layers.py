@@ -1,4 +1,4 @@
-"""Torch modules of which the rows have the same bits beside any others, as far as layers can help.
+"""Makes rows of torch modules independent of the rows beside them, as far as layers allow.
 
 A matrix product keeps the bits of a row for numbers of rows that are multiples of 16, if the rows of its
 inputs begin at multiples of 16 bytes. So inputs of linear layers are filled up with zeros, and

@@ -1,4 +1,4 @@
-"""Whose fault it is: what goes wrong in code of others, as a line that names the culprit and one traceback.
+"""Errors in user code as one line that names the culprit, and one traceback.
 
 Code of others also ends processes. `sys.exit` passes every `except Exception`: it would end the program with
 whatever exit code it has, and nobody would say where. Here it is an error like any other. What a person or

@@ -1,4 +1,4 @@
-"""What an environment must give: observations of its space, a number as reward, truth values as flags.
+"""Checks what an environment returns: observations of its space, numeric rewards, boolean flags.
 
 NumPy casts nearly everything to the type of the array it is written to: text, lists, None and complex numbers
 would be recorded as numbers that nobody meant. So types and shapes are looked at in every step; whether

@@ -1,4 +1,4 @@
-"""A policy as a program uses it that acts with it: observations in, actions of the environment out."""
+"""A policy for programs: observations in, actions of the environment out."""
 
 from __future__ import annotations
 

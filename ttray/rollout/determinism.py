@@ -1,4 +1,4 @@
-"""A check of what "the same bits" rests on: that an environment is a function of its seed and its actions.
+"""Checks that an environment is a function of its seed and actions, which reproducibility needs.
 
 The first steps of one trajectory are collected a second time: in another slot, where another trajectory ran
 before, and, where there are env runners, in another process. That shows what depends on anything else within

@@ -1,4 +1,4 @@
-"""Environments: making them, anywhere.
+"""Makes environments, in any process.
 
 A maker is a value that travels to other processes: an entry of gymnasium's registry, a class, or a function.
 How environments are run is not known here.

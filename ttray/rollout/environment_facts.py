@@ -1,4 +1,4 @@
-"""What planning needs to know of an environment, found by looking at one."""
+"""What planning needs to know of an environment, found by making one."""
 
 from __future__ import annotations
 

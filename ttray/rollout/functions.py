@@ -1,4 +1,4 @@
-"""Functions of users as policies that act: `act(observations)`, also with random streams and a memory."""
+"""User functions as policies: `act(observations)`, optionally with random numbers and a memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of users as policies, by what they answer.
+"""User networks as policies, by the shape of what they answer.
 
 Floats as a distribution needs them (logits; means and logarithms of standard deviations) make a policy that
 actions are sampled for; actions of the environment make one that acts. The two never have the same shape and

@@ -1,4 +1,4 @@
-"""Networks of users: torch modules, TorchScript and ONNX, as functions from observations to one array."""
+"""User networks (torch, TorchScript, ONNX) as functions from observations to one array."""
 
 from __future__ import annotations
 

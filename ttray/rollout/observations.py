@@ -1,4 +1,4 @@
-"""Observations in the shape of their space, from the flat rows in which they are recorded, and back.
+"""Converts observations between the shape of their space and the flat rows of a batch.
 
 A batch holds an observation as gymnasium flattens it: a row of float32. A model of one's own gets what its
 environment gave, as RLlib hands it over: images as `[rows, height, width, channels]` of their type, a

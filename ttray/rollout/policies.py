@@ -1,4 +1,4 @@
-"""Policies as rollouts need them: functions from observations to distribution inputs, row by row."""
+"""Policies as rollouts use them: functions from observations to distribution inputs, row by row."""
 
 from __future__ import annotations
 

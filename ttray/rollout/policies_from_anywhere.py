@@ -1,4 +1,4 @@
-"""What `ttray.policies` offers: policies made of functions and of other frameworks' models.
+"""`ttray.policies`: makes policies of functions and of other frameworks' models.
 
 `ttray.evaluate` and `ttray.collect` take most of these as they are; these functions say more of them.
 """

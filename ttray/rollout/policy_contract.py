@@ -1,4 +1,4 @@
-"""What a policy must answer: a row of distribution inputs for each observation, or, if it acts, an action.
+"""Checks what a policy answers: a row of distribution inputs, or an action, per observation.
 
 Policies are functions and modules of users. What goes wrong in them is told as theirs, in one line with the
 place in their code, and is not tried again: the same observation gives the same mistake.

@@ -1,4 +1,4 @@
-"""The two files of a policy, by whose reading nothing is executed: `policy.json` and `policy.safetensors`.
+"""The two files of a policy, `policy.json` and `policy.safetensors`; reading them executes nothing.
 
 They lie in every checkpoint, beside RLlib's own state, which is pickled: who loads that runs what it says.
 Here are numbers and names. Names of environments and modules are not looked up by themselves, for that would

@@ -1,4 +1,4 @@
-"""The rows of a quota while they are made: written step by step, gathered into one table at the end.
+"""Records the rows of a quota: written step by step, gathered into one table at the end.
 
 Buffers are `[vector steps, slots, ...]`: a step writes one contiguous slice of each, and one gather brings
 the rows into canonical order. A trajectory is known by its position in the quota.

@@ -1,4 +1,4 @@
-"""Random numbers for policies that act: a stream for each row, so that no row depends on its neighbours."""
+"""Random numbers for policies: one stream per row, so that rows are independent."""
 
 from __future__ import annotations
 

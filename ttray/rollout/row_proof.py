@@ -1,4 +1,4 @@
-"""Whether a row of a policy's answer has the same bits beside any others: tried out, not assumed.
+"""Tests whether a row of a policy's answer has the same bits beside any other rows.
 
 A trajectory must not depend on the slot that it runs in, so a row's bits may not depend on its place or its
 neighbours. Matrix products break that in general, and mostly keep it where every call has the same number of

@@ -1,4 +1,4 @@
-"""Environment slots: places where one trajectory after another runs, seeded one by one.
+"""Environment slots: each runs one trajectory after another, seeded one by one.
 
 Natively batched environments that promise independent slots (`ttray.envs`) step together in NumPy; any
 other gymnasium environment runs as a list of single ones. Both give flat observations, float32 or the bytes

@@ -1,4 +1,4 @@
-"""Spaces as JSON and back: nothing but numbers and names, whoever wrote them.
+"""Spaces as JSON and back: only numbers and names, so files can be trusted to be data.
 
 RLlib's own form of spaces holds NumPy files that may hold pickles, so it is not for files from elsewhere.
 """

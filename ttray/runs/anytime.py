@@ -1,4 +1,4 @@
-"""What an evaluation in rounds found: an interval that held at every moment, and how it narrowed."""
+"""The result of an evaluation in rounds: an interval valid at every moment, and its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best checkpoint of a run, found by a ranking on fresh trajectories once the training is done.
+"""Finds the best checkpoint of a run, by a ranking on fresh trajectories after training.
 
 `best.json` in the run's directory says which one it is. While a run is to keep its best, all its checkpoints
 stay until the ranking.

@@ -1,4 +1,4 @@
-"""`ttray.collect`: a batch without training, in this process or on whatever Ray it is connected to."""
+"""`ttray.collect`: collects a batch without training, in this process or on Ray."""
 
 from __future__ import annotations
 

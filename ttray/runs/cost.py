@@ -1,4 +1,4 @@
-"""What an evaluation to an accuracy will cost: `ttray plan --to`."""
+"""`ttray plan --to`: forecasts what an evaluation to an accuracy will cost."""
 
 from __future__ import annotations
 

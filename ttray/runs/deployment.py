@@ -1,4 +1,4 @@
-"""`ttray.load_policy`: the policy of a run for a program that acts with it, without Ray."""
+"""`ttray.load_policy`: loads the policy of a run into a program, without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of runs: where they are, what is in them, and who may write there."""
+"""Directories of runs: where they are, what they contain, and locking."""
 
 from __future__ import annotations
 

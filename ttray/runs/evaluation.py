@@ -1,4 +1,4 @@
-"""`ttray.evaluate`: what a policy is worth, to an accuracy or for a budget."""
+"""`ttray.evaluate`: estimates a return, to an accuracy or for a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ttray.export`: the policy of a run as a file for other programs, which then need no ttray, or no Ray."""
+"""`ttray.export`: writes the policy of a run for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ttray.ope`: what recorded batches of one policy tell of another."""
+"""`ttray.ope`: evaluates a policy on recorded batches of another."""
 
 from __future__ import annotations
 

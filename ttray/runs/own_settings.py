@@ -1,4 +1,4 @@
-"""The settings of a run that the algorithm does not know: what to train, how far, and what to keep of it."""
+"""Settings of a run besides those of the algorithm: what to train, how far, what to keep."""
 
 from __future__ import annotations
 

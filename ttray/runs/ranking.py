@@ -1,4 +1,4 @@
-"""`ttray.rank`: which of several policies is better, decided with as few steps as it takes."""
+"""`ttray.rank`: finds out which of several policies is better, in few steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ranking found: an order of policies, what is proven of it, and how it came about."""
+"""The result of a ranking: the order, what is proven of it, and its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ttray.evaluate_table`: the return of a policy from batches of its own that were collected before."""
+"""`ttray.evaluate_table`: estimates the return of a policy from batches it collected before."""
 
 from __future__ import annotations
 

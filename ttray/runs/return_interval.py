@@ -1,4 +1,4 @@
-"""A return between two numbers, and all that it takes to read them: what results of evaluations share."""
+"""What results of evaluations share: an estimated return with its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of an evaluation on disk, from which a killed one goes on with the same bits.
+"""Rounds of an evaluation on disk, from which a killed one resumes with the same bits.
 
 `evaluation.json` says what is evaluated and how, `rounds/000000.parquet` and so on are the rounds, each a
 batch as `ttray.collect` writes it. A round has its name only when it is whole and on the disk. Nothing here

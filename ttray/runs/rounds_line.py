@@ -1,4 +1,4 @@
-"""The line that a person watches while an evaluation narrows."""
+"""The live line of an evaluation: the interval as it narrows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to train, as a value: every setting that holds, and the RLlib configuration made of them."""
+"""A run as a value: all settings, and the RLlib configuration made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a directory holds the run that is asked for, or nothing yet: no other is gone on with."""
+"""Checks that a directory is empty or holds the run that is asked for."""
 
 from __future__ import annotations
 

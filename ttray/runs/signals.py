@@ -1,4 +1,4 @@
-"""Stopping without loss: a first Ctrl-C, SIGTERM or SIGHUP asks a training, a second one stops it at once."""
+"""Graceful stops: the first Ctrl-C, SIGTERM or SIGHUP asks a training to save, the second ends it."""
 
 from __future__ import annotations
 

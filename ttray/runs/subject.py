@@ -1,4 +1,4 @@
-"""What is evaluated: a policy in its environment, and what its training says where nobody else does."""
+"""What is evaluated: a policy with its environment, horizon and discount."""
 
 from __future__ import annotations
 

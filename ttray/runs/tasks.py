@@ -1,4 +1,4 @@
-"""What to sample: a preset, or an environment of one's own."""
+"""What to sample: a preset, or the user's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds until an interval is narrow enough: collected here or read from disk, stopped at any moment."""
+"""Collects rounds until an interval is narrow enough; resumable, and stoppable at any moment."""
 
 from __future__ import annotations
 

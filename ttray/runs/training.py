@@ -1,4 +1,4 @@
-"""A training run as a person wants it: from a preset, with progress, resumable, its results in files.
+"""`ttray.train`: trains from a preset or settings, resumably, with its results in files.
 
 A run is a directory: `run.json` (all settings that hold) and `run.toml` (the same, for `--config`),
 `metrics.csv` (a row per iteration, as it goes on) and TensorBoard's events, `steps.csv` (a row per step of

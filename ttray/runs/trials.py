@@ -1,4 +1,4 @@
-"""Trials: independent pieces of an experiment, run side by side on the cluster, each finished only once.
+"""Trials: independent parts of an experiment, run in parallel, each finished only once.
 
 A trial is a name and a function that returns rows. Its rows are written by the driver as `NAME.parquet`
 the moment it finishes, so an interrupted experiment loses at most what was running: the next start

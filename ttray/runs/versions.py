@@ -1,4 +1,4 @@
-"""What the numbers of an experiment or a benchmark were made with."""
+"""Versions of the software that results were made with."""
 
 from importlib.metadata import version
 

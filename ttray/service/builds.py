@@ -1,4 +1,4 @@
-"""Builds: the software that a process computes with. With another one than the driver's, bits may differ."""
+"""Compares the software of workers with the driver's: different versions may give different bits."""
 
 from __future__ import annotations
 

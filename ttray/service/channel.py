@@ -1,4 +1,4 @@
-"""Channels: how the dispatcher reaches a worker that is not in this process.
+"""Channels: how the dispatcher talks to a remote worker.
 
 An answer is put into a queue by whoever receives it, so the dispatcher never asks all of its workers
 whether one of them has something: what an answer costs does not depend on how many workers there are.

@@ -1,4 +1,4 @@
-"""The cluster that RAY_ADDRESS names: whether somebody answers there, asked before Ray waits for it.
+"""Checks whether a cluster answers at RAY_ADDRESS, before Ray waits for it.
 
 Ray itself waits for minutes for a head that is not there, and then ends the process from outside of Python.
 """

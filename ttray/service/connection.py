@@ -1,4 +1,4 @@
-"""Where an experiment runs: the Ray cluster around it, or an embedded one on this machine."""
+"""Connects to the Ray cluster around, or starts a local one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of CPU: the same bits hold on one type, because BLAS and vector units of others round differently."""
+"""Detects different CPU types in a cluster: floating point rounds differently on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ray tells of a worker that died or raised, for a person."""
+"""Explains in plain words why a worker died or raised."""
 
 from __future__ import annotations
 

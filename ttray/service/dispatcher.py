@@ -1,4 +1,4 @@
-"""The dispatcher: deals quotas to workers until exactly the planned trajectories are there.
+"""The dispatcher: deals quotas to workers until all planned trajectories are there.
 
 One quota is in flight per worker. A quota is lost when its worker dies, hangs, or answers with an error;
 it is then sent out again, whole, to whoever is free. When nothing is left to send, idle workers get copies of

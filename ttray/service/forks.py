@@ -1,4 +1,4 @@
-"""A process forked from one that is connected to Ray: it must not touch its parent's connection.
+"""Detects processes forked from one that is connected to Ray, whose connection they must not use.
 
 A fork has a copy of the connection and none of the threads that serve it. Ray does not look: dropping a mere
 reference there waits for ever for a lock, or writes into the parent's socket, of which the parent's Ray dies.

@@ -1,4 +1,4 @@
-"""Batch handles: a collected batch of which the rows are still where they were made.
+"""Batch handles: a collected batch whose rows are still on the nodes that made them.
 
 What is reported of a batch is in its receipts. Whoever needs rows calls `batch()`, in the driver or in
 another process to which the handle was sent; they are fetched once. Rows that were lost with their node are

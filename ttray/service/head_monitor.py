@@ -1,4 +1,4 @@
-"""The head of the Ray cluster: who waits for it hears that it is gone, and how to go on.
+"""Watches the head of the Ray cluster, and says so when it cannot be reached.
 
 A driver whose head does not answer is ended by Ray after a minute, from outside of Python: nothing can be
 caught then. So a thread looks for the head, and speaks while there is time.

@@ -1,4 +1,4 @@
-"""Progress for a person who waits: what is done, how fast, and what had to be done again."""
+"""Progress of a collection: what is done, how fast, and what had to be repeated."""
 
 from __future__ import annotations
 

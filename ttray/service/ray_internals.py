@@ -1,4 +1,4 @@
-"""All that ttray uses of Ray's private parts: one function or class for each, with what it is good for.
+"""All private parts of Ray that ttray uses, each with its reason.
 
 They may change in any release. tests/service/test_ray_internals.py says what breaks then, and keeps all other
 modules from naming anything private of Ray.

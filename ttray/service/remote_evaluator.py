@@ -1,4 +1,4 @@
-"""Parts elsewhere: the bound is computed by the workers that hold the rows.
+"""Evaluates the bound on the workers that hold the rows.
 
 The search sends parameters and gets sums; with the penalty of the whole it sends coefficients and gets
 gradients. A worker that dies, hangs or leaves loses its pieces to the others, and where nobody is left this

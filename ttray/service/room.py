@@ -1,4 +1,4 @@
-"""Room for workers: how many fit on the nodes of the cluster that they may use."""
+"""Counts how many workers fit on the nodes that they may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environment variables that hold for a while, for libraries and processes that heed nothing else."""
+"""Sets environment variables for a while, for libraries that read nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for Ray, neither for ever nor in silence.
+"""Waits for Ray with a time limit, and says what is waited for.
 
 While the head of a cluster cannot be reached, most of what Ray is asked takes as long as that lasts, without
 a word. So whoever needs an answer asks through these functions, and nobody calls Ray's own.

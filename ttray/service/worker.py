@@ -1,4 +1,4 @@
-"""The worker: an ordinary object that collects quotas, and answers errors instead of raising them.
+"""The worker: a plain object that collects quotas, and returns errors instead of raising them.
 
 `RemoteWorker` is the same object in a process of its own: it answers with a receipt, and its table stays
 in the object store of its node until somebody asks for it. What happens when that process dies is the

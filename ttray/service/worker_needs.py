@@ -1,4 +1,4 @@
-"""What a remote worker needs of the node that it runs on."""
+"""What a remote worker needs from its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool of workers: who there is, who is idle, who does not answer, who was too slow.
+"""The pool of workers: who is there, idle, unresponsive or slow.
 
 Nobody is waited for. A worker is used once it has answered a ping, and again after each answer.
 """

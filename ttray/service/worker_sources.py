@@ -1,4 +1,4 @@
-"""Suppliers of workers: who the dispatcher may send quotas to, asked before every collection.
+"""Sources of workers: asked before every collection who the dispatcher may use.
 
 A fixed number of actors, or as many as the cluster has CPUs for.
 """

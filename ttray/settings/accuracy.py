@@ -1,4 +1,4 @@
-"""How accurate an evaluation is asked to be: a half-width, or a share of what the policy earns."""
+"""The accuracy to reach: a half-width, or a share of the return."""
 
 from __future__ import annotations
 

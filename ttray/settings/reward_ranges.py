@@ -1,4 +1,4 @@
-"""Between which numbers rewards lie: as somebody who knows has said, or as the environment declares."""
+"""The range of rewards, as the user or the environment declares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settings may be: rules that several share, and those that need more than a line."""
+"""Validation rules that several settings share, and those longer than a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault injector: does to env runners and nodes what a schedule says, beside the training."""
+"""The fault injector: kills and stops workers and nodes as the schedule says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster inside this machine, on its loopback, which can be lost."""
+"""Nodes of a Ray cluster on this machine's loopback, which can be killed."""
 
 from __future__ import annotations
 

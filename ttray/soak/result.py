@@ -1,4 +1,4 @@
-"""What a soak found: the figures, the file, the picture."""
+"""The result of a soak: figures, file and picture."""
 
 from __future__ import annotations
 

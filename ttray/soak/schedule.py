@@ -1,4 +1,4 @@
-"""When something happens to whom: a function of the seed alone, so that a soak can be repeated."""
+"""The schedule of a soak: a function of the seed alone, so that it can be repeated."""
 
 from __future__ import annotations
 

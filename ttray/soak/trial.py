@@ -1,4 +1,4 @@
-"""A soak: a training whose workers are killed, compared in every iteration with one left in peace."""
+"""A soak: a training under fire, compared in every iteration with an undisturbed one."""
 
 from __future__ import annotations
 
