@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ttray.plans import planners as planning
     from ttray.rllib.algorithm import POIS, TTPOIS
     from ttray.rllib.config import POISConfig, TTPOISConfig
+    from ttray.rllib.ttpo import TTPO, TTPOConfig
     from ttray.runs.collect import collect
     from ttray.runs.deployment import load_policy
     from ttray.runs.evaluation import evaluate
