@@ -71,6 +71,7 @@ BENCHMARKS = {
     "iteration": _benchmark("iteration", "where the time of an iteration goes"),
     "growth": _benchmark("growth", "time and memory against rows, T and quotas"),
     "service": _benchmark("service", "driver's bytes, stragglers, quotas and env runners"),
+    "calls": _benchmark("calls", "a call, cold, in a block and through a service", _TARGETS),
     "choosing": _benchmark(
         "choosing", "the quick presets with one setting changed at a time", views="choosing"
     ),

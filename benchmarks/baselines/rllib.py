@@ -21,7 +21,24 @@ from ttray.rollout.policies import DEFAULT_HIDDEN_SIZES
 
 @contextmanager
 def rllib(case: Case, num_workers: int, num_slots: int, *, batched: bool = False) -> Iterator[Sample]:
-    """Samples with remote `SingleAgentEnvRunner`s in an `EnvRunnerGroup`, as PPO does.
+    """Samples with remote `SingleAgentEnvRunner`s in an `EnvRunnerGroup`, as PPO does; see `rllib_group`."""
+    with rllib_group(case, num_workers, num_slots, batched=batched) as group:
+
+        def sample(num_steps: int) -> int:
+            per_runner = -(-num_steps // num_workers)
+            episodes: list[list[Any]] = group.foreach_env_runner(
+                lambda runner: runner.sample(num_timesteps=per_runner), local_env_runner=False
+            )
+            return sum(len(episode) for of_runner in episodes for episode in of_runner)
+
+        yield sample
+
+
+@contextmanager
+def rllib_group(
+    case: Case, num_workers: int, num_slots: int, *, batched: bool = False
+) -> Iterator[EnvRunnerGroup]:
+    """Remote `SingleAgentEnvRunner`s in an `EnvRunnerGroup`, as PPO has them.
 
     Args:
         case: What to sample.
@@ -49,17 +66,9 @@ def rllib(case: Case, num_workers: int, num_slots: int, *, batched: bool = False
         prefix = "ttray:" if case.environment.startswith("ttray/") else ""
         config = config.environment(prefix + case.environment, env_config={"max_episode_steps": case.horizon})
     group = EnvRunnerGroup(config=config, local_env_runner=False)
-
-    def sample(num_steps: int) -> int:
-        per_runner = -(-num_steps // num_workers)
-        episodes: list[list[Any]] = group.foreach_env_runner(
-            lambda runner: runner.sample(num_timesteps=per_runner), local_env_runner=False
-        )
-        return sum(len(episode) for of_runner in episodes for episode in of_runner)
-
     try:
         group.foreach_env_runner(lambda runner: torch.set_num_threads(1), local_env_runner=False)
-        yield sample
+        yield group
     finally:
         group.stop()
 

@@ -5,8 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+from typer.testing import CliRunner
+
 import ttray
 from tests.support.programs import ROOT
+from ttray.cli.app import app
+from ttray.service.residents import address_of, check_name
 
 CARTPOLE = ("--env", "CartPole-v1", "--horizon", "20", "--budget", "200")
 
@@ -43,3 +48,69 @@ def test_a_service_of_a_machine_stays_until_it_is_stopped(tmp_path):
         stopped = call("service", "stop", "lab", "--json")
     assert json.loads(stopped.stdout) == {"stopped": "lab"}
     assert not list((tmp_path / ".ttray" / "services").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("train", ()), ("evaluate", ("policy",)), ("rank", ("one", "other"))],
+)
+def test_commands_hand_the_name_and_the_priority_on(monkeypatch, name, words):
+    asked = []
+
+    def spy(*_, service, priority, **__):
+        asked.append((service, priority))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(ttray, name, spy)
+    CliRunner().invoke(app, [name, *words, "--service", "lab", "--priority", "2"])
+    assert asked == [("lab", 2.0)]
+
+
+@pytest.mark.parametrize("flag", [("--env-runners", "2"), ("--label", "cpu=a")])
+def test_a_training_has_workers_of_its_own_or_of_a_service(flag):
+    refused = CliRunner().invoke(app, ["train", "--service", "lab", *flag])
+    assert refused.exit_code == 2
+    assert "it has workers of its own" in refused.output
+
+
+def test_flags_of_start_reach_the_service(monkeypatch):
+    asked = []
+
+    def spy(*arguments, **options):
+        asked.append((*arguments, options))
+        raise ValueError("enough")
+
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setattr(ttray.Service, "start", spy)
+    flags = "--env-runners 3 --label cpu=a --per-client 2 --environments 5"
+    CliRunner().invoke(app, ["service", "start", "lab", *flags.split()])
+    assert asked == [
+        (
+            "lab",
+            {
+                "num_env_runners": 3,
+                "label_selector": {"cpu": "a"},
+                "max_workers_per_client": 2,
+                "num_environments": 5,
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "../main", "a b", "x" * 65])
+def test_a_name_is_no_path(name):
+    with pytest.raises(ValueError, match="a service is named by letters"):
+        check_name(name)
+
+
+def test_a_file_that_does_not_tell_where_a_service_is_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = tmp_path / ".ttray" / "services"
+    place.mkdir(parents=True)
+    (place / "lab.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"lab\.json does not tell where service 'lab' is"):
+        address_of("lab")
+    (place / "lab.json").unlink()
+    (place / "lab.json").symlink_to("/etc/hostname")
+    with pytest.raises(ValueError, match=r"lab\.json does not tell where service 'lab' is"):
+        address_of("lab")

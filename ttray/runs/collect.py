@@ -18,7 +18,7 @@ from ttray.runs.checkpoints import find_checkpoint
 from ttray.service.connection import connect, quieten
 from ttray.service.progress import OnProgress, ProgressLine
 from ttray.service.service import RolloutService
-from ttray.service.warm_service import Service, lent_workers
+from ttray.service.warm_service import Service, known_maker, lent_workers
 from ttray.service.worker_needs import WorkerNeeds
 from ttray.settings.rules import check_budget, check_num_env_runners
 from ttray.settings.training import DispatchSettings
@@ -159,6 +159,8 @@ class Collector:
                 "label_selector (--label), or service"
             )
         maker = EnvironmentMaker.of(environment, env_config)
+        if service is not None:
+            maker = known_maker(service, maker)
         self._service = RolloutService(
             maker,
             num_env_runners=self._num_env_runners,

@@ -246,5 +246,6 @@ def unreported() -> Iterator[dict[str, Any]]:
 
 def quieten() -> None:
     """Keeps RLlib's warnings of its own deprecated calls, and that it is new, out of what a person reads."""
-    for name in ("ray", "ray.rllib"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for logger in map(logging.getLogger, ("ray", "ray.rllib")):
+        if logger.level != logging.ERROR:  # setting it has all loggers look up their levels anew
+            logger.setLevel(logging.ERROR)

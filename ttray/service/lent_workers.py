@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
+from ttray.policies.mlp import MLP
+from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.channel import ActorChannel, Channel
 from ttray.service.collection_error import CollectionError
 from ttray.service.lease_terms import Loan, Wish
 from ttray.service.own_code import own_modules
-from ttray.service.sent_work import Seals
+from ttray.service.sent_work import Seals, SentWork, digest_of
+from ttray.service.worker import Work
 from ttray.service.worker_pool import WorkerPool
 from ttray.service.worker_sources import Demand
 
@@ -47,8 +50,8 @@ class Lender(Protocol):
     seals: Seals
     """What this process has put into the object store for it."""
 
-    checked: set[tuple[str, str]]
-    """Environments and policies whose determinism this process has tried out there, by digest."""
+    tried: set[tuple[str, str]]
+    """Environments and kinds of policies whose determinism this process has tried out there."""
 
     def wish(self, wish: Wish, on_answer: OnAnswer) -> None:
         """Says what a client wants; `on_answer` is called once, from any thread, within a second or so."""
@@ -99,6 +102,24 @@ class LentWorkers:
             self._answered = self._wish.number
         self._say(wanted=min(self.lender.most, demand.num_trajectories), modules=own_modules())
         return {}
+
+    def has_tried(self, maker: EnvironmentMaker, policy: Any) -> bool:
+        """Whether this process has tried out there that such an environment is a function of its seed."""
+        return self._trial(maker, policy) in self.lender.tried
+
+    def note_tried(self, maker: EnvironmentMaker, policy: Any) -> None:
+        """It is one, or who asked goes on regardless."""
+        self.lender.tried.add(self._trial(maker, policy))
+
+    def _trial(self, maker: EnvironmentMaker, policy: Any) -> tuple[str, str]:
+        # Of networks as plain arrays only the weights differ, and no weight makes an environment forget its
+        # seed; what others do is their own.
+        kind = "MLP" if isinstance(policy, MLP) else digest_of(policy)
+        return self.lender.seals.digest_of_maker(maker, own_modules()), kind
+
+    def packed(self, work: Work, maker: EnvironmentMaker) -> SentWork:
+        """What workers are sent of a work."""
+        return self.lender.seals.pack(work, maker, dict(self._wish.modules))
 
     def rest(self) -> None:
         """Gives all back: there is nothing to do."""

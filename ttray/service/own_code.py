@@ -23,18 +23,30 @@ _INSTALLED = tuple(
 )
 _PROGRAM = ("__main__", "__mp_main__")  # whose functions and classes travel as they are
 _digests: dict[str, tuple[tuple[int, int], str]] = {}  # by path: when and how large, and the digest
+_seen: set[str] = set()  # names of modules that were looked at; there are thousands
+_own: set[str] = set()  # those of them that are one's own
 
 
 def own_modules() -> dict[str, str]:
     """The loaded modules of one's own, by name, with the digests of their sources as they are on the disk."""
+    for name in sys.modules.keys() - _seen:
+        if _own_path(name) is not None:
+            _own.add(name)
+        _seen.add(name)
     found = {}
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str) and name not in _PROGRAM and not path.startswith(_INSTALLED):
-            digest = _digest(path)
-            if digest is not None:
-                found[name] = digest
+    for name in _own:
+        path = _own_path(name)
+        digest = None if path is None else _digest(path)
+        if digest is not None:
+            found[name] = digest
     return found
+
+
+def _own_path(name: str) -> str | None:
+    """Where the source of a loaded module is, if it is one's own."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    is_own = isinstance(path, str) and name not in _PROGRAM and not path.startswith(_INSTALLED)
+    return path if is_own else None
 
 
 def own_directories() -> list[str]:

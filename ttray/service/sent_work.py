@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,7 @@ import ray
 from ray import cloudpickle
 
 from ttray.rollout.environment import EnvironmentMaker
-from ttray.service.own_code import own_directories, own_modules
+from ttray.service.own_code import own_directories
 from ttray.service.waiting import fetch
 from ttray.service.worker import Work
 
@@ -69,20 +69,25 @@ class Seals:
 
     def __init__(self, number: int = 16) -> None:
         self._known: Recent[Sealed] = Recent(number)
+        self._makers: Recent[EnvironmentMaker] = Recent(number)
 
-    def pack(self, work: Work, maker: EnvironmentMaker) -> SentWork:
-        """What is sent of a work."""
+    def pack(self, work: Work, maker: EnvironmentMaker, modules: dict[str, str]) -> SentWork:
+        """What is sent of a work, and of the own code that it needs."""
         bare = replace(work, policy=None)  # type: ignore[arg-type]  # it is put back before anybody looks
         policy, made = self._seal(work.policy), self._seal(_without_facts(maker))
-        return SentWork(bare, policy, made, own_modules(), own_directories())
+        return SentWork(bare, policy, made, modules, own_directories())
 
-    def digests(self, policy: Any, maker: EnvironmentMaker) -> tuple[str, str]:
-        """By which a policy and an environment are known."""
-        return _digest(cloudpickle.dumps(policy)), _digest(cloudpickle.dumps(_without_facts(maker)))
+    def same(self, maker: EnvironmentMaker, modules: Mapping[str, str]) -> EnvironmentMaker:
+        """The maker of the same environments that came before and knows their facts; else this one."""
+        return self._makers.get(self.digest_of_maker(maker, modules), lambda: maker)
+
+    def digest_of_maker(self, maker: EnvironmentMaker, modules: Mapping[str, str]) -> str:
+        """By which its environments are known: of itself, and of the own code that is loaded."""
+        return digest_of((_without_facts(maker), sorted(modules.items())))
 
     def _seal(self, value: Any) -> Sealed:
         content = cloudpickle.dumps(value)
-        digest = _digest(content)
+        digest = hashlib.sha256(content).hexdigest()
         return self._known.get(digest, lambda: Sealed(digest, [ray.put(content)]))
 
 
@@ -91,8 +96,9 @@ def _without_facts(maker: EnvironmentMaker) -> EnvironmentMaker:
     return replace(maker)
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def digest_of(value: Any) -> str:
+    """Of the bytes as which a value travels."""
+    return hashlib.sha256(cloudpickle.dumps(value)).hexdigest()
 
 
 class Recent(Generic[_Value]):

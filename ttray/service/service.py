@@ -168,9 +168,9 @@ class RolloutService:
         )
         check_budget(strategy.budget)
         self.facts.check_horizon(strategy.horizon)
-        tried = None if self._lent is None else self._lent.lender.seals.digests(policy, self._maker)
-        is_checked = self._has_checked or (self._lent is not None and tried in self._lent.lender.checked)
-        checks = not is_checked and self._settings.determinism_check != "off"
+        checks = not self._has_checked and self._settings.determinism_check != "off"
+        if checks and self._lent is not None:
+            checks = not self._lent.has_tried(self._maker, policy)
         work = Work(
             info,
             policy,
@@ -182,8 +182,8 @@ class RolloutService:
         handle = self.collect_work(work, on_progress)
         if checks:
             self._judge(handle.receipts[0].difference or self._difference_here(work, handle.receipts[0]))
-            if self._lent is not None and tried is not None:
-                self._lent.lender.checked.add(tried)
+            if self._lent is not None:
+                self._lent.note_tried(self._maker, policy)
         return handle
 
     def _difference_here(self, work: Work, receipt: Receipt) -> str | None:
@@ -272,7 +272,7 @@ class RolloutService:
         """What workers are given of a work: a reference to it, or to what those who stay need of it."""
         try:
             if self._lent is not None:
-                return ray.put(self._lent.lender.seals.pack(work, self._maker))
+                return ray.put(self._lent.packed(work, self._maker))
             return ray.put(work)
         except (
             TypeError,

@@ -24,6 +24,7 @@ from ttray.service.connection import connect
 from ttray.service.lease_terms import Wish
 from ttray.service.leases import Leases
 from ttray.service.lent_workers import Lender, LentWorkers, OnAnswer, ServiceError
+from ttray.service.own_code import own_modules
 from ttray.service.pool_worker import NUM_ENVIRONMENTS
 from ttray.service.residents import check_name, join_resident
 from ttray.service.residents import names as residents
@@ -83,7 +84,7 @@ class Service:
         self._num_environments = check_count("num_environments", num_environments)
         self.name = f"{_OF_PROCESS}{os.getpid()}-{next(_numbers)}"
         """By which settings know it, in this process."""
-        self.seals, self.checked = Seals(), set[tuple[str, str]]()
+        self.seals, self.tried = Seals(), set[tuple[str, str]]()
         self.most = min(self._most or self._number, self._number)
         self._lock = threading.Lock()
         self._workers: WorkersOfService | None = None
@@ -219,7 +220,7 @@ class _NamedLender:
             ) from None
         self.actors: Mapping[int, Any] = greeting["actors"]
         self.most: int = greeting["most"]
-        self.seals, self.checked = Seals(), set[tuple[str, str]]()
+        self.seals, self.tried = Seals(), set[tuple[str, str]]()
         self.session = ray.get_runtime_context().get_job_id()
 
     def is_current(self) -> bool:
@@ -271,6 +272,11 @@ def lent_workers(service: str | Service, maker: EnvironmentMaker, priority: floa
         priority: Beside other clients.
     """
     return LentWorkers(lender_of(check_service(service)), maker.name, check_priority(priority))
+
+
+def known_maker(service: str | Service, maker: EnvironmentMaker) -> EnvironmentMaker:
+    """The maker of the same environments that was used there before, if any: it knows their facts."""
+    return lender_of(check_service(service)).seals.same(maker, own_modules())
 
 
 def _actor_of(name: str) -> Any:
