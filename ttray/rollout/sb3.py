@@ -156,12 +156,16 @@ class Sb3Actor(Actor):
 
 
 def _is_usual(policy: Any) -> bool:
-    """Whether a policy is an actor and a critic of SB3's own, with Gaussian actions or one choice."""
+    """Whether a policy is an actor and a critic of SB3's own, with Gaussian actions or choices."""
     own = ("get_distribution", "_get_action_dist_from_latent")
     homes = {getattr(getattr(type(policy), name, None), "__qualname__", None) for name in own}
     if homes != {f"ActorCriticPolicy.{name}" for name in own}:
         return False
-    return type(policy.action_dist).__name__ in ("DiagGaussianDistribution", "CategoricalDistribution")
+    return type(policy.action_dist).__name__ in (
+        "DiagGaussianDistribution",
+        "CategoricalDistribution",
+        "MultiCategoricalDistribution",
+    )
 
 
 def _drawn_by_usual(policy: Any, obs: Any, rng: RowGenerators) -> Tensor:
@@ -170,8 +174,11 @@ def _drawn_by_usual(policy: Any, obs: Any, rng: RowGenerators) -> Tensor:
 
     features = BaseModel.extract_features(policy, obs, policy.pi_features_extractor)
     outputs = policy.action_net(policy.mlp_extractor.forward_actor(features))
-    if type(policy.action_dist).__name__ == "CategoricalDistribution":
+    kind = type(policy.action_dist).__name__
+    if kind == "CategoricalDistribution":
         return _chosen(outputs, rng)
+    if kind == "MultiCategoricalDistribution":
+        return _all_chosen(outputs, [int(number) for number in policy.action_dist.action_dims], rng)
     noise = torch.from_numpy(rng.standard_normal(tuple(outputs.shape)).astype(np.float32))
     drawn: Tensor = outputs + policy.log_std.exp() * noise
     return drawn
@@ -190,14 +197,24 @@ def _drawn(distribution: Any, rng: RowGenerators) -> Tensor:
     if "CategoricalDistribution" in kinds:
         return _chosen(inner.logits, rng)
     if "MultiCategoricalDistribution" in kinds:
-        return torch.stack([_chosen(each.logits, rng) for each in inner], dim=1)
+        logits = [each.logits for each in inner]
+        return _all_chosen(torch.cat(logits, dim=1), [each.shape[1] for each in logits], rng)
     return (torch.from_numpy(rng.random(tuple(inner.probs.shape))) < inner.probs).to(torch.int8)  # Bernoulli
 
 
 def _chosen(logits: Tensor, rng: RowGenerators) -> Tensor:
-    """The Gumbel-max trick."""
+    return _perturbed(logits, rng).argmax(1)
+
+
+def _all_chosen(logits: Tensor, sizes: list[int], rng: RowGenerators) -> Tensor:
+    """Of several choices beside each other, with so many possibilities each."""
+    return torch.stack([each.argmax(1) for each in _perturbed(logits, rng).split(sizes, 1)], dim=1)
+
+
+def _perturbed(logits: Tensor, rng: RowGenerators) -> Tensor:
+    """The Gumbel-max trick: the largest of these is a sample."""
     noise = np.maximum(rng.standard_exponential(tuple(logits.shape)), np.finfo(np.float64).tiny)
-    return (logits.double() - torch.from_numpy(np.log(noise))).argmax(1)
+    return logits.double() - torch.from_numpy(np.log(noise))
 
 
 def _tensor(found: Any) -> Tensor:
