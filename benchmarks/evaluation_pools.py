@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,6 @@ class PoolCase:
 
     def pool(self, size: int = POOL_SIZE) -> Pool:
         """Trains the policy and collects whole trajectories."""
-        plan = dcs.uniform(self.horizon, size * self.horizon)
         with tempfile.TemporaryDirectory() as directory:
             if self.iterations:
                 ttray.train(
@@ -121,19 +121,36 @@ class PoolCase:
                     num_env_runners=0,
                     directory=directory,
                 )
-            table = ttray.collect(
-                self.environment,
-                strategy=plan,
-                policy=directory if self.iterations else None,
-                num_slots=_NUM_SLOTS,
-                seed=_SEED,
-                dist_inputs=False,
-            )
-        rows = Batch.of(table).tensors
-        lengths = rows.offsets.diff().numpy()
-        rewards = np.zeros((size, self.horizon))
-        rewards[np.repeat(np.arange(size), lengths), rows.t.numpy()] = rows.reward.numpy()
-        return Pool(self.name, rewards, lengths, self.gamma)
+            policy = directory if self.iterations else None
+            return collected_pool(self.name, self.environment, policy, self.horizon, self.gamma, size)
+
+
+def collected_pool(
+    name: str, environment: str, policy: Any, horizon: int, gamma: float, size: int = POOL_SIZE
+) -> Pool:
+    """Whole trajectories of a policy; with the same number, those of others met the same noise.
+
+    Args:
+        name: For lines and tables.
+        environment: Gymnasium id.
+        policy: As `ttray.collect` takes it.
+        horizon: T.
+        gamma: The discount.
+        size: Of the pool.
+    """
+    table = ttray.collect(
+        environment,
+        strategy=dcs.uniform(horizon, size * horizon),
+        policy=policy,
+        num_slots=_NUM_SLOTS,
+        seed=_SEED,
+        dist_inputs=False,
+    )
+    rows = Batch.of(table).tensors
+    lengths = rows.offsets.diff().numpy()
+    rewards = np.zeros((size, horizon))
+    rewards[np.repeat(np.arange(size), lengths), rows.t.numpy()] = rows.reward.numpy()
+    return Pool(name, rewards, lengths, gamma)
 
 
 CASES = (

@@ -2,14 +2,16 @@
 
 Errors are counted over simulated rankings of made-up policies that are hard to tell apart, or that look
 unlike until something rare happens. Costs are those of policies of quick presets after some iterations of
-training. For each, many full-length trajectories are collected once, with the same seed: they stand for the
-environment, and those with the same number met the same noise. Beside the ranking stand the same rule with
-noise of its own for each policy, the same rule with full-length episodes, and Welch's test of a fixed size:
-the one that finds the true gap, as if it and the variances were known, with the same two errors.
+training, of PPOs of Stable-Baselines3, and of a function. For each, many full-length trajectories are
+collected once, with the same seed: they stand for the environment, and those with the same number met the
+same noise. Beside the ranking stand the same rule with noise of its own for each policy, the same rule with
+full-length episodes, and Welch's test of a fixed size: the one that finds the true gap, as if it and the
+variances were known, with the same two errors.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.evaluation_pools import Pool, PoolCase
+from benchmarks.evaluation_pools import Pool, PoolCase, collected_pool
 from benchmarks.report import Finding, Reporter, Result
 from benchmarks.simulated_evaluations import in_blocks
 from ttray.estimators.blocks import Blocks, BlockSums
 from ttray.estimators.ranking import SequentialRanking
+from ttray.numerics.threads import torch_threads
 from ttray.plans.dcs import DataCollectionStrategy
 from ttray.runs.drawing import PALETTE, subplots
 
@@ -31,6 +34,7 @@ NUM_RANKINGS = 1000
 NUM_REPEATS = 21
 
 _DELTA = 0.05
+_PPO_STEPS = 20_000  # between the models of a PPO
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,25 +180,82 @@ class Match:
         return {case.name: _pool(case) for case in cases}
 
 
+@dataclass(frozen=True)
+class OtherMatch:
+    """Two policies that ttray has not trained: PPOs of Stable-Baselines3, or one of them and a function.
+
+    Attributes:
+        environment: Gymnasium id.
+        policies: Steps that a PPO was trained, or "lean" for the function that balances CartPole.
+        horizon: T; there is no discount.
+        pool_size: Whole trajectories of each.
+        at_most: Steps of both; None if there is no such target.
+    """
+
+    environment: str
+    policies: tuple[int | str, int | str]
+    horizon: int
+    pool_size: int
+    at_most: int | None = None
+
+    def pools(self) -> dict[str, Pool]:
+        """Of both, by name."""
+        environment, horizon, size = self.environment, self.horizon, self.pool_size
+        pools = [_pool_of_another(environment, each, horizon, size) for each in self.policies]
+        return {pool.name: pool for pool in pools}
+
+
 @cache
 def _pool(case: PoolCase) -> Pool:
     return case.pool()
 
 
+@cache
+def _pool_of_another(environment: str, which: int | str, horizon: int, size: int) -> Pool:
+    name = f"{environment.partition('-')[0]} {which if isinstance(which, str) else f'PPO-{which // 1000}k'}"
+    with torch_threads(1):
+        policy = lean if which == "lean" else _ppo(environment, int(which))
+        return collected_pool(name, environment, policy, horizon, 1.0, size)
+
+
+@cache
+def _ppo(environment: str, num_steps: int) -> Any:
+    import stable_baselines3
+
+    if num_steps <= _PPO_STEPS:
+        model = stable_baselines3.PPO("MlpPolicy", environment, device="cpu", seed=0)
+    else:
+        model = copy.deepcopy(_ppo(environment, num_steps - _PPO_STEPS))
+    return model.learn(_PPO_STEPS, reset_num_timesteps=False)
+
+
+def lean(observations: NDArray[Any]) -> NDArray[Any]:
+    """Pushes the cart to where the pole leans and moves."""
+    return (observations[:, 2] + 0.3 * observations[:, 3] > 0.05).astype(np.int64)
+
+
 MATCHES = (
+    Match("dam-fast", 0.95, (5, 10), 50_000),
     Match("dam-fast", 0.95, (10, 40), 50_000),
     Match("dam-fast", 0.95, (10, 20), 80_000),
     Match("dam-fast", 0.95, (20, 40), 80_000),
+    Match("dam-fast", 0.95, (35, 40), 300_000),
     Match("dam-fast", 0.999, (10, 40), 65_000),
-    Match("supply-chain-fast", 0.95, (0, 10), 15_000),
+    Match("dam-fast", 0.999, (10, 20), 65_000),
+    Match("dam-fast", 0.999, (20, 40), 65_000),
     Match("supply-chain-fast", 0.95, (10, 20), 15_000),
+    Match("supply-chain-fast", 0.95, (20, 40), 15_000),
+    Match("supply-chain-fast", 0.95, (30, 40), 42_000),
+    OtherMatch("CartPole-v1", (20_000, 40_000), 500, 500),
+    OtherMatch("CartPole-v1", ("lean", 40_000), 500, 500),
+    OtherMatch("Hopper-v5", (20_000, 40_000), 1000, 300),
 )
 
 
 def run(
     num_rankings: int = NUM_RANKINGS,
     num_repeats: int = NUM_REPEATS,
-    matches: Sequence[Match] = MATCHES,
+    matches: Sequence[Match | OtherMatch] = MATCHES,
     cases: Sequence[str] = MADE_UP,
 ) -> Result:
     """Counts errors and steps.
@@ -215,12 +276,12 @@ def run(
     return report.result({"num_rankings": num_rankings, "num_repeats": num_repeats, "delta": _DELTA})
 
 
-def findings_of(pools: Mapping[str, Pool], at_most: int, num_repeats: int) -> Iterator[Finding]:
+def findings_of(pools: Mapping[str, Pool], at_most: int | None, num_repeats: int) -> Iterator[Finding]:
     """Steps of all ways to decide, and how often the ranking was wrong.
 
     Args:
         pools: Of two policies.
-        at_most: Steps that the ranking may take.
+        at_most: Steps that the ranking may take, if there is a target.
         num_repeats: Rankings.
     """
     one, two = pools.values()
