@@ -10,7 +10,7 @@ export NEEDS="/usr/sbin/sshd ssh-keygen rsync"
 source cluster/hosts.sh
 
 labs=(lab1 lab2 lab3)
-RUN=(--preset dam --iterations "${ITERATIONS:-30}")
+RUN=(--preset dam --iterations "${ITERATIONS:-100}")
 make_hosts "${labs[@]}"
 
 # The hosts have no other network: packages come from .venv, and of `pip install` only the wheel of ttray is left.
@@ -34,6 +34,7 @@ for lab in "${labs[@]}"; do
         echo export RAY_raylet_start_wait_time_s="$RAY_raylet_start_wait_time_s" > ~/.bashrc
         mkdir /run/sshd
         exec /usr/sbin/sshd -D -o HostKey=/mnt/ssh/host -o UsePAM=no -o PermitRootLogin=prohibit-password' &
+    disown
 done
 sed 's/ssh_user: rollout .*/ssh_user: root/' cluster/ray-up-ssh.yaml > /mnt/lab.yaml
 diff cluster/ray-up-ssh.yaml /mnt/lab.yaml || true
@@ -63,15 +64,18 @@ processes "${labs[@]}"
 echo "== without the token"
 "$BIN/ray" dashboard --port 8265 /mnt/lab.yaml > /mnt/dashboard.log 2>&1 &
 await 200 bash -c ': > /dev/tcp/127.0.0.1/8265'
-RAY_AUTH_MODE=disabled "$BIN/ttray" submit -- plan --preset dam 2>&1 | tail -n 1 || true
+RAY_AUTH_MODE=disabled "$BIN/ttray" submit -- plan --preset dam 2>&1 | tail -n 1 | cut -d . -f 1 || true
 
 echo "== the job; lab3 is lost in the middle of it"
 "$BIN/ttray" submit -- train "${RUN[@]}" --env-runners 4 --directory /tmp/home/runs/try > /mnt/job.log 2>&1 &
 job=$!
 await 600 grep -q "^ *5/" /mnt/job.log || { cat /mnt/job.log; exit 1; }
 lose_host lab3
+echo "lab3 is lost after: $(tail -n 1 /mnt/job.log)"
 wait "$job" || { cat /mnt/job.log; exit 1; }
 cat /mnt/job.log
+echo "quotas sent again: $(on lab1 awk -F, 'NR == 1 { while ($++i != "num_quotas_redispatched"); next } { sum += $i } END { print sum }' \
+    /tmp/home/runs/try/metrics.csv)"
 
 echo "== ray down"
 "$BIN/ray" down --yes /mnt/lab.yaml > /mnt/down.log 2>&1 || { tail -n 40 /mnt/down.log; exit 1; }
