@@ -52,8 +52,8 @@ class Command:
             try:
                 if process.environ().get(MARK) == self._mark:
                     found.append(process.name())
-            except psutil.Error:
-                pass  # somebody else's, or gone
+            except (psutil.Error, ProcessLookupError):
+                pass  # somebody else's, or gone, be it while its file is read
         return found
 
     def wait_until(self, happened):
