@@ -791,6 +791,9 @@ def test_the_list_of_commands_says_what_each_does(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = call("--help").out.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in lines] == list(COMMAND.commands)
+    for line in lines:
+        name, said = line.split(maxsplit=1)
+        assert COMMAND.commands[name].help.startswith(said), name
     assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 

@@ -29,7 +29,7 @@ print("LOADED", *sys.modules)
     ("program", "arguments", "environment", "expected"),
     [
         (PACKAGE, [], {}, ""),
-        (COMMAND, ["--help"], {}, "Plan a data collection strategy"),
+        (COMMAND, ["--help"], {}, "Plan how many trajectories"),
         (COMMAND, ["plan", "--json"], {}, '"num_trajectories": 421'),
         (
             COMMAND,
@@ -57,4 +57,5 @@ def test_nothing_heavy_is_loaded(program, arguments, environment, expected):
     output, _, loaded = done.stdout.partition("LOADED")
     assert expected in output
     assert "ttray.registration" in loaded.split()
-    assert not HEAVY & set(loaded.split())
+    heavy = HEAVY | {"numpy", "pydantic"} if "help" in "".join(arguments) else HEAVY
+    assert not heavy & set(loaded.split())

@@ -2,41 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 import ttray
-from ttray.cli.collect import collect
-from ttray.cli.compare import compare
-from ttray.cli.evaluate import evaluate
-from ttray.cli.export import export
 from ttray.cli.moved import bench, reproduce
-from ttray.cli.ope import ope
-from ttray.cli.plan import plan
-from ttray.cli.rank import rank
-from ttray.cli.report import report
-from ttray.cli.service import service
-from ttray.cli.soak import soak
-from ttray.cli.submit import submit
 from ttray.cli.terminal import out, run
-from ttray.cli.train import train
+
+# Each is a function or an application in the module of its name, which begins with this line.
+COMMANDS = {
+    "plan": "Plan how many trajectories of which length a budget should buy.",
+    "train": "Train TT-POIS, POIS or TTPO.",
+    "evaluate": "Evaluate a policy: its return, as an interval.",
+    "rank": "Rank policies: prove which is better, with few steps.",
+    "export": "Export a trained policy for other programs, which need no Ray.",
+    "report": "Write an HTML report about runs, with a plan explorer.",
+    "ope": "Evaluate a policy on recorded batches, without running it.",
+    "collect": "Collect exactly the planned trajectories into a Parquet file.",
+    "compare": "Rank algorithms by training seeds until their order is proven.",
+    "soak": "Train while workers and nodes are killed, and compare every bit.",
+    "submit": "Run any other command as a Ray job, and follow its log.",
+    "service": "Keep workers for other commands: start, status, stop.",
+}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    # The first word that is no option begins another command with options of its own; `--` may stand before.
+    "submit": {"allow_extra_args": True, "allow_interspersed_args": False},
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. A module is loaded when its command is asked for.
+
+    Args:
+        hidden: Others, which are found by their names and not listed.
+    """
+
+    def __init__(self, hidden: Mapping[str, Any]) -> None:
+        self._loaded = dict(hidden)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            if name not in COMMANDS:
+                raise KeyError(name)
+            found = getattr(import_module(f"ttray.cli.{name}"), name)
+            if not isinstance(found, typer.Typer):
+                alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+                alone.command(name, context_settings=_SETTINGS.get(name))(found)
+                found = alone
+            self._loaded[name] = typer.main.get_command(found)
+            self._loaded[name].name = name
+        return self._loaded[name]
+
+
+class _Group(TyperGroup):
+    """Lists its commands without loading them, for `ttray --help`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands(self.commands)  # type: ignore[assignment]  # none is added or removed
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See base class."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """See base class."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 app = typer.Typer(
     name="ttray",
+    cls=_Group,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan, train, evaluate, rank, export, report, ope, collect, compare, soak):
-    app.command()(command)
-app.add_typer(service, name="service")
-# The first word that is no option begins another command with options of its own; `--` may stand before it.
-app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
-
 for moved in (bench, reproduce):
     app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(
         moved

@@ -65,7 +65,7 @@ def compare(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Rank algorithms by training with seed after seed until their order is proven.
+    """Rank algorithms by training seeds until their order is proven.
 
     What is ranked are training runs: who ends above the other with more than half of all seeds. Six seeds at
     least are needed to prove something of two algorithms. Policies that are there already, rank with ttray
