@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from ttray.service.connection import telling_what_did_not_start
+
 TTRAY = [sys.executable, "-m", "ttray"]
 COMMANDS = {
     "help": ["--help"],
@@ -148,3 +150,14 @@ def test_a_training_works_with_a_home_that_is_mounted_read_only(tmp_path):
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_ray_that_a_busy_machine_does_not_start_in_time_is_one_line():
+    with (
+        pytest.raises(RuntimeError, match=r"no Ray has started .*timed out.*try again") as found,
+        telling_what_did_not_start(),
+    ):
+        raise Exception("The current node timed out during startup.")
+    assert "\n" not in str(found.value)
+    with pytest.raises(ValueError, match="another"), telling_what_did_not_start():
+        raise ValueError("another")

@@ -112,7 +112,13 @@ def start_embedded(num_cpus: int, **options: Any) -> None:
 
     _provide_token()
     _exit_at_sigterm()
-    with _signals_later(), on_loopback(), environment(_directory()), unreported() as reports:
+    with (
+        _signals_later(),
+        on_loopback(),
+        environment(_directory()),
+        unreported() as reports,
+        telling_what_did_not_start(),
+    ):
         _by_lasting_thread(
             lambda: ray.init(
                 job_config=job_on_drivers_path(),
@@ -209,6 +215,25 @@ def _signals_later() -> Iterator[None]:
             signal.signal(each, handler)
         if came:
             signal.raise_signal(came[0])
+
+
+@contextmanager
+def telling_what_did_not_start() -> Iterator[None]:
+    """Turns what Ray raises where its processes do not come up in time into a line.
+
+    Raises:
+        RuntimeError: With that line. Ray's own error is a bare `Exception`, which commands would show as a
+            traceback.
+    """
+    try:
+        yield
+    except Exception as problem:
+        if type(problem) is not Exception:
+            raise
+        raise RuntimeError(
+            f"no Ray has started on this machine ({problem}); it gives its processes half a minute: try "
+            "again when the machine is less busy, or do without env runners (num_env_runners=0)"
+        ) from None
 
 
 @contextmanager

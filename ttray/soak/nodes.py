@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from ttray.service.connection import connect, on_loopback, quieten, unreported
+from ttray.service.connection import connect, on_loopback, quieten, telling_what_did_not_start, unreported
 from ttray.service.ray_internals import job_on_drivers_path
 from ttray.service.waiting import ask
 
@@ -37,7 +37,7 @@ class Nodes:
 
     def __init__(self, number: int, num_cpus: int) -> None:
         self._num_cpus = num_cpus
-        with unreported() as reports:
+        with unreported() as reports, telling_what_did_not_start():
             head = Cluster(
                 initialize_head=True,
                 head_node_args={**_COMMON, **reports, "num_cpus": 0, "_system_config": _PATIENCE},
