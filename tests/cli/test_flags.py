@@ -641,6 +641,10 @@ SOAK = {
     "--minutes": ("0.5", lambda _, rest: rest["minutes"] == 0.5),
     "--env-runners": ("5", lambda run, _: (run.num_env_runners, run.budget) == (5, 5 * 16_384)),
     "--nodes": ("0", lambda _, rest: rest["num_nodes"] == 0),
+    "--clients": (
+        "2",
+        lambda run, rest: rest["num_clients"] == 2 and run.config().optimise_on == "learner",
+    ),
     "--every": ("2", lambda _, rest: rest["every_s"] == 2.0),
     "--env": ("ttray/Dam-v0", lambda run, _: (run.preset, run.environment) == (None, "ttray/Dam-v0")),
     "--horizon": ("30", lambda run, _: run.horizon == 30),

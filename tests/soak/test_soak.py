@@ -16,7 +16,7 @@ from ttray.runs.run import Run
 from ttray.soak.fault_injector import FaultInjector
 from ttray.soak.nodes import Nodes
 from ttray.soak.result import Iteration, SoakResult
-from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Disturbance, Schedule
+from ttray.soak.schedule import KILL, KILL_CLIENT, LOSE_NODE, STOP, Disturbance, Schedule
 from ttray.soak.trial import _iteration, soak
 
 SMALL = ("--env", "ttray/Dam-v0", "--horizon", "40", "--budget", "2400", "--gamma", "0.9")
@@ -32,6 +32,7 @@ def test_a_schedule_is_a_function_of_its_seed():
     assert planned == first(schedule) == first(Schedule(3, 8.0, loses_nodes=True))
     assert planned != first(Schedule(4, 8.0, loses_nodes=True))
     assert {each.kind for each in planned} == {KILL, STOP, LOSE_NODE}
+    assert {each.kind for each in first(Schedule(3, 8.0, kills_clients=True))} == {KILL, STOP, KILL_CLIENT}
     assert LOSE_NODE not in {each.kind for each in first(Schedule(3, 8.0))}
     assert all(before.at_s < after.at_s for before, after in itertools.pairwise(planned))
     assert 6.0 < planned[-1].at_s / len(planned) < 10.0
@@ -143,6 +144,20 @@ def test_a_short_soak_survives_with_every_bit(tmp_path):
     assert [each["planned"]["at_s"] for each in found["disturbances"]] == [each.at_s for each in planned]
     assert all(each["at_s"] >= each["planned"]["at_s"] for each in found["disturbances"])
     assert (tmp_path / "soak.png").stat().st_size > 10_000
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_a_soak_through_a_service_survives_the_deaths_of_its_clients(tmp_path):
+    # Only a client is killed: a worker that dies takes seconds to start again, and some do in the test above.
+    options = ("--minutes", "0.02", "--every", "1", "--env-runners", "2", "--nodes", "0", "--clients", "1")
+    ran = CliRunner().invoke(
+        app, ["soak", *SMALL, *options, "--seed", "147", "--directory", str(tmp_path), "--json"]
+    )
+    assert ran.exit_code == 0, ran.output
+    summary = json.loads((tmp_path / "soak.json").read_text())["summary"]
+    assert summary["is_same"]
+    assert summary["error"] is None
+    assert summary["num_clients_killed"] >= 1
 
 
 def test_a_single_other_bit_is_seen():

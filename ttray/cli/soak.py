@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 def soak(
     preset: options.Preset = None,
     gamma: options.Gamma = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the training and of the disturbances.")] = 0,
-    minutes: Annotated[float, typer.Option(help="How long to run.")] = 30.0,
-    env_runners: Annotated[int, typer.Option(min=1, metavar="N", help="Worker processes to disturb.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the training and of what happens to it.")] = 0,
+    minutes: Annotated[float, typer.Option(help="When to stop.")] = 30.0,
+    env_runners: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to disturb.")] = 3,
     nodes: Annotated[
         int,
-        typer.Option(min=0, help="Nodes of a local test cluster, which are lost too; 0 for a plain Ray."),
+        typer.Option(min=0, help="Nodes of a cluster inside this machine, to be lost, too; 0: a plain Ray."),
     ] = 2,
-    every: Annotated[float, typer.Option(help="Mean seconds between disturbances.")] = 10.0,
+    clients: Annotated[
+        int,
+        typer.Option(min=0, help="Train through a service beside so many others, who are killed, too."),
+    ] = 0,
+    every: Annotated[float, typer.Option(help="Mean seconds from one disturbance to the next.")] = 10.0,
     env: options.Environment = None,
     horizon: options.Horizon = None,
     budget: Annotated[
@@ -37,7 +41,7 @@ def soak(
         ),
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Directory to write to.", show_default="runs/soak-PRESET-SEED")
+        Path | None, typer.Option(help="Where to write.", show_default="runs/soak-PRESET-SEED")
     ] = None,
     progress: options.ShowProgress = None,
     json: options.Json = False,
@@ -46,9 +50,12 @@ def soak(
 
     Env runners are killed and stopped for seconds, nodes are lost, by a schedule of the seed. The same
     training in this process is a step behind; the first bit that differs ends it, with exit code 1. Ctrl-C
-    gives the result so far.
+    gives the result so far. With --clients the training goes through a service that others use; they compare
+    their batches, too.
 
     ttray soak --minutes 5
+
+    ttray soak --clients 2 --nodes 0
 
     ttray soak --preset reacher --env-runners 4 --nodes 2 --every 3
     """
@@ -65,7 +72,8 @@ def soak(
         horizon=horizon,
         budget=budget or ROWS_OF_TWO_PARTS * env_runners,  # whoever is struck has something to lose
         num_env_runners=env_runners,
-        settings={"optimise_on": "workers"},  # the whole iteration is then on those who may die
+        # The whole iteration is on those who may die, but where others use them, too.
+        settings={"optimise_on": "learner" if clients else "workers"},
     )
     directory = directory or runs_directory() / f"soak-{run.name}"
     check_directory(directory)
@@ -79,7 +87,9 @@ def soak(
                 done_s, f"{number} iterations, {happened}", f"s  {number:6} iterations, {happened}"
             )
 
-        result = soaked(run, minutes=minutes, every_s=every, num_nodes=nodes, on_iteration=show)
+        result = soaked(
+            run, minutes=minutes, every_s=every, num_nodes=nodes, num_clients=clients, on_iteration=show
+        )
     files = {name: directory / name for name in ("soak.json", "soak.png")}
     result.write(files["soak.json"])
     result.draw(files["soak.png"])
@@ -96,7 +106,7 @@ def _render(result: SoakResult, files: dict[str, Path]) -> None:
     found = result.summary()
     out.print(
         f"survived    {found['num_kills']} kills, {found['num_stops']} stops, "
-        f"{found['num_nodes_lost']} lost nodes"
+        f"{found['num_nodes_lost']} lost nodes, {found['num_clients_killed']} killed clients"
     )
     out.print(
         f"quotas      {found['num_quotas_redispatched']} sent again, {found['num_quotas_backed_up']} copied"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -159,7 +160,13 @@ class ServiceActor:
 
     async def status(self) -> dict[str, Any]:
         """Workers and clients."""
-        return {"service": self._name, "needs": str(self._needs), "most": self._most, **self._leases.status()}
+        return {
+            "service": self._name,
+            "process": os.getpid(),
+            "needs": str(self._needs),
+            "most": self._most,
+            **self._leases.status(),
+        }
 
 
 def _tell(answer: asyncio.Future[Loan], loan: Loan) -> None:

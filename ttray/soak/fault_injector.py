@@ -1,4 +1,4 @@
-"""The fault injector: kills and stops workers and nodes as the schedule says."""
+"""The fault injector: does to env runners and nodes what a schedule says, beside the training."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ttray.soak.clients import Clients
 from ttray.soak.nodes import Nodes
-from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Disturbance, Schedule
+from ttray.soak.schedule import KILL, KILL_CLIENT, LOSE_NODE, STOP, Disturbance, Schedule
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class InjectedFault:
     Attributes:
         planned: What was to happen.
         at_s: When it did: planned for a moment without anything to disturb, it came a little later.
-        whom: Number of the env runner or the node; None if none was alive.
+        whom: Number of the env runner, the node or the client; None if none was alive.
     """
 
     planned: Disturbance
@@ -42,13 +43,19 @@ class FaultInjector:
         schedule: What to do when.
         processes: Asked for the process ids of the env runners that are alive, by number.
         nodes: That can be lost, if any.
+        clients: Of a service, that can be killed, if any.
     """
 
     def __init__(
-        self, schedule: Schedule, processes: Callable[[], Mapping[int, int]], nodes: Nodes | None = None
+        self,
+        schedule: Schedule,
+        processes: Callable[[], Mapping[int, int]],
+        nodes: Nodes | None = None,
+        clients: Clients | None = None,
     ) -> None:
         self.struck: list[InjectedFault] = []
         self._schedule, self._processes, self._nodes = schedule, processes, nodes
+        self._clients = clients
         self._started = time.monotonic()
         self._may_strike, self._is_over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="injector", daemon=True)
@@ -109,6 +116,11 @@ class FaultInjector:
             assert self._nodes is not None
             which = planned.among(len(self._nodes))
             self._nodes.lose(which)
+            return which
+        if planned.kind == KILL_CLIENT:
+            assert self._clients is not None
+            which = planned.among(len(self._clients))
+            self._clients.kill(which)
             return which
         alive = {worker: each for worker, each in self._processes().items() if _is_of_ray(each)}
         if not alive:

@@ -1,4 +1,4 @@
-"""The result of a soak: figures, file and picture."""
+"""What a soak found: the figures, the file, the picture."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 from ttray.runs.drawing import PALETTE, save, subplots
 from ttray.runs.run import Run
 from ttray.soak.fault_injector import InjectedFault
-from ttray.soak.schedule import KILL, LOSE_NODE, STOP, Schedule
+from ttray.soak.schedule import KILL, KILL_CLIENT, LOSE_NODE, STOP, Schedule
 
 _MARKS = {
     KILL: ("killed", "x", PALETTE[1]),
     STOP: ("stopped", "s", PALETTE[4]),
     LOSE_NODE: ("node lost", "v", PALETTE[6]),
+    KILL_CLIENT: ("client killed", "+", PALETTE[3]),
 }
 
 
@@ -89,6 +90,7 @@ class SoakResult:
             "num_kills": happened[KILL],
             "num_stops": happened[STOP],
             "num_nodes_lost": happened[LOSE_NODE],
+            "num_clients_killed": happened[KILL_CLIENT],
             "num_quotas_redispatched": sum(each.num_quotas_redispatched for each in self.iterations),
             "num_quotas_backed_up": sum(each.num_quotas_backed_up for each in self.iterations),
             "time_s": sum(times),

@@ -1,4 +1,4 @@
-"""The schedule of a soak: a function of the seed alone, so that it can be repeated."""
+"""When something happens to whom: a function of the seed alone, so that a soak can be repeated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from ttray.boundary.fields import check_count, check_positive
 
-KILL, STOP, LOSE_NODE = "kill", "stop", "lose node"
-_SHARES = {KILL: 0.7, STOP: 0.2, LOSE_NODE: 0.1}
+KILL, STOP, LOSE_NODE, KILL_CLIENT = "kill", "stop", "lose node", "kill client"
+_SHARES = {KILL: 0.7, STOP: 0.2, LOSE_NODE: 0.1, KILL_CLIENT: 0.3}
 _SHORTEST_STOP_S, _LONGEST_STOP_S = 2.0, 15.0
 
 
@@ -20,7 +20,7 @@ class Disturbance:
 
     Attributes:
         at_s: When, in seconds after the start.
-        kind: `KILL` or `STOP` an env runner, or `LOSE_NODE`.
+        kind: `KILL` or `STOP` an env runner, `LOSE_NODE`, or `KILL_CLIENT` of a service.
         victim: Which one, as a place from 0 to 1 in the row of those that are alive then.
         stop_s: For how long, if it is stopped.
     """
@@ -43,12 +43,14 @@ class Schedule:
         seed: Of everything random in it.
         every_s: Mean time from one disturbance to the next; they come independently of each other.
         loses_nodes: Whether there are nodes to lose.
+        kills_clients: Whether there are clients of a service to kill.
         stop_s: The shortest and the longest stop.
     """
 
     seed: int
     every_s: float
     loses_nodes: bool = False
+    kills_clients: bool = False
     stop_s: tuple[float, float] = (_SHORTEST_STOP_S, _LONGEST_STOP_S)
 
     def __post_init__(self) -> None:
@@ -57,7 +59,8 @@ class Schedule:
 
     def __iter__(self) -> Iterator[Disturbance]:
         stream = np.random.default_rng([self.seed, 0x50A])  # other numbers than the run of this seed has
-        kinds = [kind for kind in _SHARES if kind != LOSE_NODE or self.loses_nodes]
+        absent = {LOSE_NODE: not self.loses_nodes, KILL_CLIENT: not self.kills_clients}
+        kinds = [kind for kind in _SHARES if not absent.get(kind, False)]
         shares = np.array([_SHARES[kind] for kind in kinds])
         at_s = 0.0
         while True:

@@ -1,4 +1,4 @@
-"""A soak: a training under fire, compared in every iteration with an undisturbed one."""
+"""A soak: a training whose workers are killed, compared in every iteration with one left in peace."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ttray.rllib.algorithm import TTPOIS
 from ttray.runs.run import Run
 from ttray.runs.signals import stop_requests
 from ttray.settings.training import SETTINGS
+from ttray.soak.clients import through_service
 from ttray.soak.fault_injector import FaultInjector
 from ttray.soak.nodes import ray_to_disturb
 from ttray.soak.result import Iteration, SoakResult
@@ -29,6 +30,7 @@ def soak(
     minutes: float = 30.0,
     every_s: float = 10.0,
     num_nodes: int = 0,
+    num_clients: int = 0,
     stop_s: tuple[float, float] = (2.0, 15.0),
     on_iteration: OnIteration | None = None,
 ) -> SoakResult:
@@ -42,6 +44,8 @@ def soak(
         minutes: When to stop. The clock, and the injector, start after the first iteration.
         every_s: Mean time between disturbances.
         num_nodes: Of a cluster inside this machine, whose nodes are lost, too; 0 for an embedded Ray.
+        num_clients: Other programs that collect through the same service, and are killed, too; with 0 there
+            is no service, and the run has its env runners for itself.
         stop_s: The shortest and the longest time for which an env runner is stopped.
         on_iteration: Told the result so far.
     """
@@ -49,14 +53,22 @@ def soak(
         raise ValueError(f"a soak needs a number of env runners to disturb, found {run.num_env_runners!r}")
     check_positive("minutes", minutes)
     check_count("num_nodes", num_nodes, 0)
-    schedule = Schedule(run.seed, every_s, loses_nodes=num_nodes > 0, stop_s=stop_s)
-    disturbed, calm = run.config(), _in_peace(run).config()
-    for config in (disturbed, calm):
+    check_count("num_clients", num_clients, 0)
+    schedule = Schedule(
+        run.seed, every_s, loses_nodes=num_nodes > 0, kills_clients=num_clients > 0, stop_s=stop_s
+    )
+    calm = _in_peace(run).config()
+    for config in (run.config(), calm):
         config.validate()
     result = SoakResult(run, schedule)
-    with stop_requests() as requests, ray_to_disturb(run.num_env_runners, num_nodes) as nodes:
-        pair = disturbed.build_algo(), calm.build_algo()
-        injector = FaultInjector(schedule, pair[0].worker_processes, nodes)
+    with (
+        stop_requests() as requests,
+        ray_to_disturb(run.num_env_runners, num_nodes) as nodes,
+        through_service(run, num_clients) as (disturbed, clients),
+    ):
+        pair = disturbed.config().build_algo(), calm.build_algo()
+        processes = pair[0].worker_processes if clients is None else clients.processes_of_service
+        injector = FaultInjector(schedule, processes, nodes, clients)
         result.disturbances = injector.struck
         try:
             first = _iteration(pair, injector)  # env runners start, and nobody strikes
@@ -64,6 +76,8 @@ def soak(
             with injector:
                 while injector.now_s < 60.0 * minutes and not requests and result.is_same:
                     result.iterations.append(_iteration(pair, injector))
+                    if clients is not None:
+                        clients.check()
                     if on_iteration:
                         on_iteration(result)
         except (RuntimeError, RayError) as error:  # of the disturbed one: the other has nothing to fail on
