@@ -10,7 +10,8 @@ export NEEDS="openssl"
 source cluster/hosts.sh
 
 # Each iteration asks the env runners for the bound some hundred times.
-RUN=(--preset dam --env-runners 2 --set optimise_on=workers --checkpoint-every 2)
+RUN=(--preset dam --checkpoint-every 2)
+REMOTE=(--env-runners 2 --set optimise_on=workers)
 hosts=(head one two)
 
 lay_cable() {
@@ -21,17 +22,19 @@ lay_cable() {
 network() { for host in $2; do echo "$1" > "/mnt/orders-$host"; done; }  # ORDERS "HOSTS"
 
 RAY_AUTH_TOKEN=$(openssl rand -hex 32)
-export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_ADDRESS=$NETWORK.1:6379
+export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+unset RAY_ADDRESS
+HEAD=$NETWORK.1:6379
 make_hosts "${hosts[@]}"
 
 start_ray() {  # HOST OPTIONS...: again whenever it has ended, as a service would
     # shellcheck disable=SC2016  # it expands there
     on "$1" bash -c 'while :; do "$@"; sleep 1; done' start "$BIN/ray" start "${@:2}" --object-store-memory=200000000 --block \
-        --include-log-monitor=false --node-ip-address="$(address "$1" "${hosts[@]}")" >> "/mnt/ray-$1.log" 2>&1 &
+        --node-ip-address="$(address "$1" "${hosts[@]}")" >> "/mnt/ray-$1.log" 2>&1 &
 }
 train() {  # HOST NAME: again whenever it is ended from outside; each line of its log with the time at which it came
     local status
-    until on "$1" "$BIN/ttray" train "${RUN[@]}" --iterations 1000 --directory "/mnt/runs/$2" --progress 2>&1; do
+    until on "$1" env RAY_ADDRESS="$HEAD" "$BIN/ttray" train "${RUN[@]}" "${REMOTE[@]}" --iterations 1000 --directory "/mnt/runs/$2" --progress 2>&1; do
         status=$?
         [ ! -e "/mnt/$2.end" ] || return 0
         echo "ended with status $status, started again"
@@ -65,8 +68,8 @@ finish() {  # NAME: stops it, and compares
     same_bits "/mnt/runs/$1-here" "/mnt/runs/$1" | tail -n 1
 }
 
-start_ray head --head --port=6379 --num-cpus=0 --include-dashboard=false --no-monitor
-for host in one two; do start_ray "$host" --address="$RAY_ADDRESS" --num-cpus=1; done
+start_ray head --head --port=6379 --num-cpus=0 --include-dashboard=false
+for host in one two; do start_ray "$host" --address="$HEAD" --num-cpus=1; done
 until on head bash -c ': > /dev/tcp/head/6379' 2> /dev/null; do sleep 1; done
 
 train head first &
