@@ -90,6 +90,8 @@ def test_who_lends_may_die_and_workers_go_on(shared):
 
     table = ttray.collect("CartPole-v1", strategy=STRATEGY, seed=5, service=NAME, on_progress=kill)
     assert next(deaths, None) is None
+    ray.kill(actor, no_restart=False)
+    assert len(ttray.Service.status_of(NAME)["workers"]) == 2  # waits until it is there again
     assert ttray.digest(table) == expected
     again = ttray.collect("CartPole-v1", strategy=STRATEGY, seed=5, service=NAME)
     assert ttray.digest(again) == expected

@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
 import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
 from ttray.boundary.fields import check_count, optional
 from ttray.rollout.environment import EnvironmentMaker
@@ -46,8 +48,8 @@ from ttray.settings.rules import (
     check_service,
 )
 
-_ANSWER_S = 10.0  # of a service that is there
 _STARTS_S = 60.0
+_AGAIN_S = 0.5
 
 _OF_PROCESS = "of-process-"
 _numbers = itertools.count(1)
@@ -202,7 +204,7 @@ class Service:
         Raises:
             ServiceError: There is none of that name.
         """
-        found: dict[str, Any] = ray.get(_actor_of(name).status.remote(), timeout=_ANSWER_S)
+        found: dict[str, Any] = _answer_of(name, _actor_of(name).status)
         return found
 
 
@@ -211,7 +213,7 @@ class _NamedLender:
 
     def __init__(self, name: str) -> None:
         self.name, self._actor = name, _actor_of(name)
-        greeting = ray.get(self._actor.hello.remote(), timeout=_STARTS_S)
+        greeting = _answer_of(name, self._actor.hello)
         try:
             check_build(greeting.get("build"), f"service {name!r}")
         except BuildError as problem:
@@ -292,6 +294,23 @@ def _actor_of(name: str) -> Any:
         found = [each for each in _named_actors() if worker_name("") not in each]
         where = f"the Ray at {ray.get_runtime_context().gcs_address}"
         raise _missing(name, where, found) from None
+
+
+def _answer_of(name: str, method: Any) -> Any:
+    """What the actor of a service answers, once it does: it may be about to be started again."""
+    deadline = time.monotonic() + _STARTS_S
+    while True:
+        try:
+            return ray.get(method.remote(), timeout=_STARTS_S)
+        except ActorUnavailableError as problem:
+            if time.monotonic() > deadline:
+                raise ServiceError(f"service {name!r} does not come back: {problem}") from None
+            time.sleep(_AGAIN_S)
+        except (ActorDiedError, GetTimeoutError) as problem:
+            raise ServiceError(
+                f"service {name!r} does not answer ({type(problem).__name__}); stop it and start it again "
+                f"(ttray service stop {name}, ttray service start {name})"
+            ) from None
 
 
 def _missing(name: str, where: str, others: list[str]) -> ServiceError:
