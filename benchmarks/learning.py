@@ -22,6 +22,8 @@ from ttray.rllib.ttpo import TTPOConfig
 SEEDS = (3, 4, 5, 6, 7)
 """Settings were chosen with 0 to 2."""
 
+PARTS = ("collecting", "search", "critic")
+_MAX_CRITIC = 1 / 3  # of an iteration
 _BATCHES = 3  # whose mean return is looked at
 _MOST_TIMES = 2.0  # the targeted steps, after which a seed gives up
 
@@ -74,7 +76,7 @@ def bound_with_critic(task: Task, seed: int) -> TTPOISConfig:
     config = TTPOISConfig().environment(task.environment)
     config.training(
         gamma=task.gamma,
-        horizon=200,
+        horizon=80,  # as TTPO's: 4/(1 − γ)
         budget=1000,
         delta=0.8,
         baseline="value",
@@ -84,13 +86,30 @@ def bound_with_critic(task: Task, seed: int) -> TTPOISConfig:
         direction="natural",
         line_search="geometric",
         num_offline_iterations=3,
+        log_std_brake=11.0,
         hidden_sizes=(64, 64),
+        critic_passes=10,
     )
     return config.debugging(seed=seed, log_level="ERROR")
 
 
-def steps_to(task: Task, config: TTPOISConfig) -> tuple[dict[float, float], float]:
-    """Steps until each return was reached, infinite where it was not; and CPU seconds per million steps.
+@dataclass(frozen=True)
+class Outcome:
+    """What one training has shown.
+
+    Attributes:
+        reached: Steps until each return was, infinite where it was not.
+        cpu_seconds: Per million steps.
+        shares: Of the wall clock, by what was done: "collecting", "search", "critic".
+    """
+
+    reached: dict[float, float]
+    cpu_seconds: float
+    shares: dict[str, float]
+
+
+def outcome_of(task: Task, config: TTPOISConfig) -> Outcome:
+    """Trains until all returns are reached, or too many steps were made.
 
     Args:
         task: What to reach.
@@ -98,22 +117,30 @@ def steps_to(task: Task, config: TTPOISConfig) -> tuple[dict[float, float], floa
     """
     reached: dict[float, float] = {}
     returns: list[float] = []
+    seconds = dict.fromkeys(PARTS, 0.0)
     most, steps = _MOST_TIMES * max(task.levels.values()), 0
     algorithm = config.build_algo()
     try:
-        started = time.process_time()
+        cpu_started, started = time.process_time(), time.perf_counter()
         while len(reached) < len(task.levels) and steps < most:
-            found = algorithm.train()["env_runners"]
+            result = algorithm.train()
+            found, told = result["env_runners"], result["learners"]["default_policy"]
+            seconds["collecting"] += found["sample_time_s"]
+            seconds["search"] += told["optimise_time_s"] - told["critic_time_s"]
+            seconds["critic"] += told["critic_time_s"]
             steps = int(found["num_env_steps_sampled_lifetime"])
             returns = [*returns, float(found["discounted_return"])][-_BATCHES:]
-            mean = sum(returns) / len(returns)
             for level in task.levels:
-                if len(returns) == _BATCHES and mean >= level:
+                if len(returns) == _BATCHES and sum(returns) / _BATCHES >= level:
                     reached.setdefault(level, steps)
-        seconds = (time.process_time() - started) / steps * 1e6
+        cpu, wall = time.process_time() - cpu_started, time.perf_counter() - started
     finally:
         algorithm.stop()
-    return {level: reached.get(level, math.inf) for level in task.levels}, seconds
+    return Outcome(
+        {level: reached.get(level, math.inf) for level in task.levels},
+        cpu / steps * 1e6,
+        {part: each / wall for part, each in seconds.items()},
+    )
 
 
 def findings_of(
@@ -133,18 +160,23 @@ def findings_of(
         label: What the configuration is, where it is not the plain one.
         is_target: Whether the task's numbers are targets of it.
     """
-    outcomes = [steps_to(task, made(task, seed)) for seed in seeds]
+    outcomes = [outcome_of(task, made(task, seed)) for seed in seeds]
     case = f"{task.name}{label}"
     found = [
         Finding(
             case,
             f"steps to {level:g}",
-            tuple(steps[level] for steps, _ in outcomes),
+            tuple(each.reached[level] for each in outcomes),
             at_most=float(target) if is_target else None,
         )
         for level, target in task.levels.items()
     ]
-    return [*found, Finding(case, "CPU s per 10⁶ steps", tuple(seconds for _, seconds in outcomes))]
+    found.append(Finding(case, "CPU s per 10⁶ steps", tuple(each.cpu_seconds for each in outcomes)))
+    for part in PARTS:
+        most = _MAX_CRITIC if part == "critic" else None
+        shares = tuple(each.shares[part] for each in outcomes)
+        found.append(Finding(case, f"{part}, share of the time", shares, at_most=most))
+    return found
 
 
 def run(seeds: Sequence[int] = SEEDS, tasks: Sequence[Task] = TASKS) -> Result:
