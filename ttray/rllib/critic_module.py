@@ -123,7 +123,8 @@ class CriticModule(TorchRLModule, ValueFunctionAPI):
         return self.inner._forward_train(self._structured(batch), **kwargs)
 
     def _structured(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {Columns.OBS: self._structure(self.seen(batch[Columns.OBS]))}
+        # Of the type that they have: a policy that acts is given them so, too.
+        return {Columns.OBS: self._structure(batch[Columns.OBS].flatten(start_dim=1))}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
         """V(s), `[rows]`: see `ValueFunctionAPI`."""
