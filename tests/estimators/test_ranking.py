@@ -233,7 +233,8 @@ def test_what_cannot_be_ranked_is_refused():
     batch = ragged(plan, problem.pools["a"][np.zeros(plan.num_trajectories, dtype=int)])
     with pytest.raises(ValueError, match="a round is of a, b, c, found a, b"):
         ranking.add(plan, {"a": batch, "b": batch})
-    with pytest.raises(ValueError, match="the plan has 7 trajectories and the batch of a"):
-        ranking.add(DataCollectionStrategy(np.full(10, 7)), dict.fromkeys("abc", batch))
+    more = DataCollectionStrategy(np.full(10, plan.num_trajectories + 1))
+    with pytest.raises(ValueError, match=f"the plan has {more.num_trajectories} trajectories and the batch"):
+        ranking.add(more, dict.fromkeys("abc", batch))
     with pytest.raises(ValueError, match=r"the reward 2 of trajectory 0, step 0, is outside"):
         ranking.add(plan, dict.fromkeys("abc", ragged(plan, np.full((plan.num_trajectories, 10), 2.0))))
