@@ -87,7 +87,8 @@ def test_every_link_and_anchor_of_the_built_pages_leads_somewhere(site):
     ("words", "page"),
     [
         ("SB3", "guide/policies.html"),
-        ("confidence", "guide/compare.html"),
+        ("confidence", "concepts/guarantees.html"),
+        ("SLURM", "guide/clusters.html"),
         ("checkpoint", "guide/runs.html"),
     ],
 )
