@@ -72,7 +72,7 @@ function tiles() {
   const found = [
     [`${short(mean[0])} → ${short(last(mean))}`, DATA.groups.length > 1 ? `return, first to last; ${best.label}` : "return, first to last batch"],
     [short(steps), "environment steps" + (DATA.runs.length > 1 ? " of the longest run" : "")],
-    [String(all((run) => run.predicted.length + 1).reduce((a, b) => Math.max(a, b))), "iterations"],
+    [short(all((run) => run.predicted.length + 1).reduce((a, b) => Math.max(a, b))), "iterations"],
     [seconds < 120 ? `${short(seconds)} s` : `${short(seconds / 60)} min`, "of training, added up"],
   ];
   for (const [value, meaning] of found) {

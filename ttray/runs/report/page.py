@@ -80,7 +80,7 @@ def _part(name: str) -> str:
 
 def _subtitle(runs: Sequence[Mapping[str, Any]]) -> str:
     if not runs:
-        return "No runs were given: `ttray report RUN ...` shows what they learned."
+        return "To see what runs have learned: ttray report RUN ..."
     return f"{len(runs)} run{'s' * (len(runs) != 1)}"
 
 
