@@ -38,7 +38,7 @@ from ttray.optim.shards import cut
 from ttray.policies.distributions import from_description
 from ttray.rllib.learner import forward_train
 from ttray.runs.drawing import subplots
-from ttray.runs.presets import PRESETS, Preset
+from ttray.runs.presets import PAPER_PRESETS, BoundPreset
 from ttray.runs.run import Run
 
 CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
@@ -111,7 +111,7 @@ def run(
     rates: dict[str, dict[str, list[float]]] = {}
     with torch_threads(1):
         for name, gamma in cases:
-            findings, rates[name] = _measure(PRESETS[name], gamma, rounds)
+            findings, rates[name] = _measure(PAPER_PRESETS[name], gamma, rounds)
             report.add(*findings)
     report.say("a gradient and two evaluations of the bound")
     scaling.run_threads(report, thread_rows, rounds)
@@ -121,7 +121,7 @@ def run(
     return report.result({"rows_per_s": rates})
 
 
-def _measure(preset: Preset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
+def _measure(preset: BoundPreset, gamma: float, rounds: int) -> tuple[list[Finding], dict[str, list[float]]]:
     """The ratios of the rounds, and the rows per second of everything."""
     run = Run.of(preset=preset.name, gamma=gamma, num_env_runners=0)
     module = run.config().get_rl_module_spec(env=gymnasium.make(preset.environment)).build()

@@ -31,7 +31,7 @@ from ttray.plans.planners import Observed
 from ttray.plans.quotas import trajectory_lengths
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
-from ttray.runs.presets import PRESETS
+from ttray.runs.presets import PAPER_PRESETS
 from ttray.service.service import RolloutService
 
 POOL_SIZE = 2000
@@ -66,7 +66,7 @@ class PlanningCase:
     @classmethod
     def of(cls, preset: str, gamma: float, gain: float | None = None) -> PlanningCase:
         """With the settings of a preset."""
-        found = PRESETS[preset]
+        found = PAPER_PRESETS[preset]
         return cls(found.environment, found.horizon, found.budget, gamma, found.hidden_sizes, gain)
 
     @property

@@ -18,7 +18,7 @@ from ttray.estimators.surrogate import surrogate_of
 from ttray.numerics.threads import torch_threads
 from ttray.policies.distributions import from_description
 from ttray.rllib.policies import distribution_inputs, policy_of_module
-from ttray.runs.presets import PAPER_PRESETS, PRESETS
+from ttray.runs.presets import FAST_PRESETS, PRESETS
 from ttray.runs.run import Run
 from ttray.service.connection import connect
 
@@ -36,7 +36,7 @@ def run(num_iterations: int = NUM_ITERATIONS, presets: tuple[str, ...] | None = 
     report = Reporter("widths", "Width of the bound with weights per decision ÷ the paper's, per batch")
     series = {}
     with torch_threads(1):
-        for name in presets or [name for name in PRESETS if name not in PAPER_PRESETS]:
+        for name in presets or FAST_PRESETS:
             for gamma in PRESETS[name].gammas:
                 ratios = width_ratios(Run.of(preset=name, gamma=gamma, num_env_runners=0), num_iterations)
                 case = f"{name} {gamma:g}".replace(" 0.", " .")

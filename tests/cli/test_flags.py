@@ -214,6 +214,19 @@ def test_an_environment_of_ones_own_takes_nothing_from_the_dam(call, spied_train
     assert (run.preset, run.gamma, run.delta, run.hidden_sizes) == (None, 0.99, 0.7, (64, 32))
 
 
+def test_an_environment_alone_is_enough_and_what_is_chosen_is_said(call, spied_training):
+    alone = call("train", "--env", "CartPole-v1")
+    run, directory = spied_training.arguments
+    assert directory == Path("runs/CartPole-v1-TTPO-0.99-0").absolute()
+    assert (run.algorithm, run.horizon, run.budget) == ("TTPO", 400, 1000)
+    chosen = "chosen: TTPO (no bound; --algorithm TTPOIS for one), γ = 0.99, T = 400, Λ = 1,000"
+    assert chosen in " ".join(alone.out.split())
+    said = call("train", "--env", "CartPole-v1", "--algorithm", "TTPO", "--gamma", "0.5", "--budget", "600")
+    assert "chosen: T = 8\n" in said.out
+    assert "chosen" not in call("train", "--preset", "pendulum").out
+    assert spied_training.arguments[0].algorithm == "TTPO"
+
+
 def test_the_root_of_all_runs_is_an_environment_variable(call, spied_training, monkeypatch):
     monkeypatch.setenv("TTRAY_RUNS", "volume")
     call("train")

@@ -35,6 +35,16 @@ def test_a_package_that_an_environment_needs_is_named(monkeypatch, make, package
     assert len(str(raised.value).splitlines()) == 1
 
 
+def test_a_package_for_which_there_is_an_extra_is_named_with_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(
+        ValueError, match=r"LunarLander.* needs .*; install it with pip install 'ttray\[box2d\]'"
+    ):
+        EnvironmentMaker.of("LunarLander-v3").facts()
+
+
 @pytest.mark.parametrize("entry", ["entry_point", "vector_entry_point"])
 def test_a_package_that_the_module_of_an_entry_needs_is_named(monkeypatch, tmp_path, entry):
     (tmp_path / "needy.py").write_text("import no_such_package\nNeedy = None\n")

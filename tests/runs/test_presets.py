@@ -4,8 +4,9 @@ import gymnasium
 import pytest
 
 import ttray.envs
-from ttray.runs.presets import PAPER_PRESETS, PRESETS, preset
+from ttray.runs.presets import CONTROL_PRESETS, FAST_PRESETS, PAPER_PRESETS, PRESETS, preset
 from ttray.runs.run import Run
+from ttray.runs.tasks import time_limit
 
 # The table of the specification: gammas, budgets, net, deltas, iterations, clip, min-max reward.
 TABLE = {
@@ -36,7 +37,7 @@ HORIZONS = {
 @pytest.mark.parametrize("column", [0, 1])
 def test_presets_are_the_papers_tables(family: str, column: int) -> None:
     gammas, budgets, net, deltas, iterations, clip, min_max_reward = TABLE[family]
-    found = preset(family if column == 0 else f"{family}-{budgets[1]}")
+    found = PAPER_PRESETS[family if column == 0 else f"{family}-{budgets[1]}"]
     assert found.gammas == gammas
     assert found.budget == budgets[column]
     assert found.hidden_sizes == net
@@ -60,27 +61,53 @@ def test_the_papers_presets_are_the_papers_method() -> None:
 
 
 def test_quick_presets_come_first_and_have_what_makes_them_quick() -> None:
-    fast = [name for name in PRESETS if name not in PAPER_PRESETS]
-    assert list(PRESETS) == [*fast, *PAPER_PRESETS]
-    for name in fast:
+    assert list(PRESETS) == [*FAST_PRESETS, *CONTROL_PRESETS, *PAPER_PRESETS]
+    for name, found in FAST_PRESETS.items():
         assert name.endswith("-fast")
-        found, papers = preset(name), PAPER_PRESETS.get(name.removesuffix("-fast"))
+        papers = PAPER_PRESETS.get(name.removesuffix("-fast"))
         assert (found.importance_weights, found.baseline) == ("per_decision", "per_step")
         if papers:
             assert (found.environment, found.horizon) == (papers.environment, papers.horizon)
             assert found.budget < papers.budget
 
 
+BOUND_PRESETS = {**FAST_PRESETS, **PAPER_PRESETS}
+
+
 @pytest.mark.parametrize("algorithm", ["TTPOIS", "POIS"])
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_can_be_run_with_every_discount_of_its_own(name: str, algorithm: str) -> None:
-    for gamma in PRESETS[name].gammas:
+@pytest.mark.parametrize("name", BOUND_PRESETS)
+def test_every_preset_of_a_bound_can_be_run_with_every_discount_of_its_own(name: str, algorithm: str) -> None:
+    for gamma in BOUND_PRESETS[name].gammas:
         run = Run.of(preset=name, algorithm=algorithm, gamma=gamma)
         run.config().validate()
         assert (run.importance_weights, run.baseline) == (
-            PRESETS[name].importance_weights,
-            PRESETS[name].baseline,
+            BOUND_PRESETS[name].importance_weights,
+            BOUND_PRESETS[name].baseline,
         )
+
+
+@pytest.mark.parametrize("name", CONTROL_PRESETS)
+def test_a_preset_of_control_is_a_task_with_what_ttpo_would_choose_but_for_what_it_says(name: str) -> None:
+    found = CONTROL_PRESETS[name]
+    (gamma,) = found.gammas
+    run = Run.of(preset=name)
+    run.config().validate()
+    assert (run.algorithm, run.gamma) == ("TTPO", gamma)
+    limit = time_limit(found.environment)
+    assert limit is not None
+    assert run.horizon == min(limit, found.budget // 2, round(4 / (1 - gamma)))
+    assert {key: run.to_settings()[key] for key in found.settings} == found.settings
+    by_itself = Run.of(environment=found.environment, gamma=gamma, budget=found.budget, algorithm="TTPO")
+    unlike = {key for key, value in by_itself.to_settings().items() if run.to_settings()[key] != value}
+    assert unlike == {"preset"}
+
+
+@pytest.mark.parametrize("name", CONTROL_PRESETS)
+def test_other_algorithms_take_the_task_and_their_own_defaults(name: str) -> None:
+    run = Run.of(preset=name, algorithm="TTPOIS")
+    run.config().validate()
+    assert (run.horizon, run.delta, run.baseline) == (CONTROL_PRESETS[name].horizon, 0.7, "none")
+    assert not run.settings
 
 
 def test_every_preset_names_a_registered_environment() -> None:

@@ -64,9 +64,37 @@ def test_a_preset_and_an_environment_exclude_each_other():
         choose_task(preset_name="dam", environment="CartPole-v1")
 
 
-def test_an_environment_of_ones_own_needs_a_budget():
-    with pytest.raises(ValueError, match="'CartPole-v1' has no preset, so pass budget"):
-        Run.of(environment="CartPole-v1")
+@pytest.mark.parametrize("algorithm", ["TTPOIS", "POIS"])
+def test_an_environment_of_ones_own_needs_a_budget_for_a_bound(algorithm):
+    with pytest.raises(ValueError, match=r"'CartPole-v1' has no preset, so pass budget .* or .*TTPO"):
+        Run.of(environment="CartPole-v1", algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    ("said", "horizon"),
+    [
+        ({}, 400),  # of the time limit's 500 what is within 4/(1 − γ)
+        ({"gamma": 0.5}, 8),
+        ({"gamma": 1.0}, 500),
+        ({"gamma": 1.0, "budget": 300, "algorithm": "TTPO"}, 150),  # two of them in a batch
+        ({"horizon": 77}, 77),
+    ],
+    ids=str,
+)
+def test_an_environment_alone_is_learned_by_ttpo_without_a_number(said, horizon):
+    run, defaults = Run.of(environment="CartPole-v1", **said), ttray.TTPOConfig()
+    assert (run.algorithm, run.horizon) == ("TTPO", horizon)
+    names = ("budget", "gamma", "delta", "hidden_sizes", "num_offline_iterations", "importance_weight_clip")
+    assert {name: getattr(run, name) for name in names} == {
+        name: said.get(name, getattr(defaults, name)) for name in names
+    }
+    run.config().validate()
+    assert Run.of(**run.to_settings()) == run
+
+
+def test_without_a_time_limit_half_of_the_budget_is_the_longest():
+    gymnasium.register("tests/Unlimited-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+    assert Run.of(environment="tests/Unlimited-v0", gamma=0.999).horizon == 500
 
 
 def test_a_class_is_refused_with_the_ways_to_name_it():

@@ -115,12 +115,13 @@ def module_class(name: str | None) -> Any:
 
 Preset = Annotated[str | None, _word(PRESETS, help="Environment and settings", show_default=DEFAULT_PRESET)]
 Algorithm = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME",
         callback=one_of(ALGORITHMS),
         autocompletion=_completion(ALGORITHMS),
-        help=" or ".join(ALGORITHMS) + ".",
+        help=f"{' or '.join(ALGORITHMS)}: TTPO learns quickest, the others climb a bound that holds.",
+        show_default="the preset's; with --env TTPO, or TTPOIS if --budget is said",
     ),
 ]
 Algorithms = Annotated[
@@ -150,8 +151,8 @@ Environment = Annotated[
         "--env",
         metavar="ID",
         callback=look_here,
-        help="Any gymnasium environment in place of a preset, with --budget; module:id imports a module of "
-        "this directory first.",
+        help="Any gymnasium environment in place of a preset, with --budget for TTPOIS and POIS; module:id "
+        "imports a module of this directory first.",
         show_default=False,
     ),
 ]

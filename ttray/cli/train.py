@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
@@ -34,7 +35,7 @@ def complete_setting(incomplete: str) -> list[str]:
 def train(
     context: typer.Context,
     preset: options.Preset = None,
-    algorithm: options.Algorithm = RunSettings.algorithm,
+    algorithm: options.Algorithm = None,
     gamma: options.Gamma = None,
     seed: options.Seed = RunSettings.seed,
     iterations: options.Iterations = RunSettings.num_iterations,
@@ -90,7 +91,11 @@ def train(
     progress: options.ShowProgress = None,
     json: options.Json = False,
 ) -> None:
-    """Train TT-POIS, POIS or TTPO. Resumes if the directory holds a checkpoint; Ctrl-C saves one.
+    """Train TTPO, TT-POIS or POIS. Ctrl-C saves a checkpoint, from which it goes on.
+
+    ttray train --env Pendulum-v1
+
+    ttray train --preset hopper
 
     ttray train --preset dam-fast
 
@@ -158,6 +163,8 @@ def train(
             out.print(
                 f"{run.algorithm} on {run.environment}, γ = {run.gamma}, seed {run.seed}, in {directory}",
             )
+            if words := _chosen(run, flags, given):
+                out.print(fill(words, 79, initial_indent="  ", subsequent_indent="  "))
             words = ", ".join(f"{key} {_word(value)}" for key, value in run.to_settings().items())
             out.print(textwrap.fill(words, 79, initial_indent="  ", subsequent_indent="  "))
         shown.enter_context(tracker)  # not before: what is printed would break its bar
@@ -226,6 +233,20 @@ def _is_said(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line."""
     source = context.get_parameter_source(_FLAGS.get(name, name))
     return source is not None and source.name == "COMMANDLINE"
+
+
+def _chosen(run: Run, flags: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """What TTPO chose for an environment of one's own; empty if nothing."""
+    if run.algorithm != "TTPO" or run.preset is not None:
+        return ""
+    values = {
+        "algorithm": "TTPO (no bound; --algorithm TTPOIS for one)",
+        "gamma": f"γ = {run.gamma:g}",
+        "horizon": f"T = {run.horizon:,}",
+        "budget": f"Λ = {run.budget:,}",
+    }
+    found = [word for name, word in values.items() if flags[name] is None and name not in given]
+    return f"chosen: {', '.join(found)}" if found else ""
 
 
 def _word(value: Any) -> str:

@@ -31,6 +31,7 @@ from ttray.rollout.environment_facts import EnvironmentFacts
 logger = logging.getLogger(__name__)
 
 _DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
+_EXTRAS = {"Box2D": "box2d"}  # of packages that gymnasium has compiled, and for which there are wheels
 
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""
@@ -188,8 +189,9 @@ def _naming_packages(name: str, *, but: str = "") -> Iterator[None]:
         missing = getattr(problem, "name", None)
         if missing and f"{but}.".startswith(f"{missing}."):  # the module, or a package that it is in
             raise
+        extra = next((f" install 'ttray[{_EXTRAS[word]}]'" for word in _EXTRAS if word in str(problem)), "")
         raise ValueError(
-            f"{name} needs a package that is not installed here ({problem}); install it with pip"
+            f"{name} needs a package that is not installed here ({problem}); install it with pip{extra}"
         ) from problem
 
 

@@ -31,7 +31,9 @@ class RunSettings:
     preset: Annotated[str | None, or_none(_PRESET)] = setting(
         "Preset that the settings come from; None for your own environment."
     )
-    algorithm: Annotated[str, one_of(*ALGORITHMS)] = setting("Algorithm.", default="TTPOIS")
+    algorithm: Annotated[str, one_of(*ALGORITHMS)] = setting(
+        "Algorithm. By default the preset's; TTPO for an environment alone, TTPOIS for one with a budget."
+    )
     environment: Annotated[str, Rule(check_env_id, "a gymnasium id")] = setting(
         "Id of the gymnasium environment."
     )

@@ -1,14 +1,15 @@
-"""Settings by name: quick ones of our own, and the paper's, one per environment and budget.
+"""Settings by name: quick ones of our own, the paper's, and the usual tasks of control for TTPO.
 
 The quick ones have weights per decision and baselines, and batches so small that most of the learning is in
 their number; how they were chosen is in docs/notes/algorithm.md. The paper's are those of its appendix
-"Hyper-parameters". A preset says what to run; it does not run it, and it holds several discounts because the
-other values are the same for all of them.
+"Hyper-parameters". Those of TTPO have its defaults, but for what they say. A preset says what to run; it does
+not run it, and it holds several discounts because the other values are the same for all of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from ttray.boundary.fields import brief
 
@@ -23,6 +24,24 @@ class Preset:
         horizon: Longest trajectory T.
         budget: Planned environment steps per iteration, Λ.
         gammas: Discounts that it was made for, the largest first.
+        algorithm: That it was made for; others take its task, and their own defaults for all else.
+        settings: Where it differs from the defaults of its algorithm, by name.
+    """
+
+    name: str
+    environment: str
+    horizon: int
+    budget: int
+    gammas: tuple[float, ...]
+    algorithm: str = "TTPO"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundPreset(Preset):
+    """One that says how a bound is climbed: for TTPOIS, and for POIS, too.
+
+    Attributes:
         hidden_sizes: Widths of the policy network's hidden layers.
         delta: Probability that the bound fails.
         num_offline_iterations: Offline iterations per batch.
@@ -33,11 +52,7 @@ class Preset:
         min_max_reward: Smallest value for the largest absolute reward; None where not applied.
     """
 
-    name: str
-    environment: str
-    horizon: int
-    budget: int
-    gammas: tuple[float, ...]
+    algorithm: str = "TTPOIS"
     hidden_sizes: tuple[int, ...]
     delta: float
     num_offline_iterations: int
@@ -48,8 +63,10 @@ class Preset:
     min_max_reward: float | None = None
 
 
+_Kind = TypeVar("_Kind", bound=Preset)
+
 _FAST = (
-    Preset(
+    BoundPreset(
         name="dam-fast",
         environment="ttray/Dam-v0",
         horizon=360,
@@ -62,7 +79,7 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
-    Preset(
+    BoundPreset(
         name="corridor-dense-fast",
         environment="ttray/CorridorDense-v0",
         horizon=1000,
@@ -75,7 +92,7 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
-    Preset(
+    BoundPreset(
         name="supply-chain-fast",
         environment="ttray/SupplyChain-v0",
         horizon=30,
@@ -88,7 +105,7 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
-    Preset(
+    BoundPreset(
         name="reacher-fast",
         environment="ttray/Reacher-v0",
         horizon=200,
@@ -101,7 +118,7 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
-    Preset(
+    BoundPreset(
         name="cartpole-fast",
         environment="CartPole-v1",
         horizon=500,
@@ -114,7 +131,7 @@ _FAST = (
         baseline="per_step",
         importance_weight_clip=10.0,
     ),
-    Preset(
+    BoundPreset(
         name="inverted-pendulum-fast",
         environment="InvertedPendulum-v5",
         horizon=1000,
@@ -130,7 +147,7 @@ _FAST = (
 )
 
 _PAPER = (
-    Preset(
+    BoundPreset(
         name="corridor-sparse",
         environment="ttray/CorridorSparse-v0",
         horizon=100,
@@ -141,7 +158,7 @@ _PAPER = (
         num_offline_iterations=10,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="corridor-sparse-1300",
         environment="ttray/CorridorSparse-v0",
         horizon=100,
@@ -152,7 +169,7 @@ _PAPER = (
         num_offline_iterations=10,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="corridor-dense",
         environment="ttray/CorridorDense-v0",
         horizon=1000,
@@ -163,7 +180,7 @@ _PAPER = (
         num_offline_iterations=10,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="corridor-dense-15000",
         environment="ttray/CorridorDense-v0",
         horizon=1000,
@@ -174,7 +191,7 @@ _PAPER = (
         num_offline_iterations=10,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="dam",
         environment="ttray/Dam-v0",
         horizon=360,
@@ -184,7 +201,7 @@ _PAPER = (
         delta=0.7,
         num_offline_iterations=10,
     ),
-    Preset(
+    BoundPreset(
         name="dam-4320",
         environment="ttray/Dam-v0",
         horizon=360,
@@ -194,7 +211,7 @@ _PAPER = (
         delta=0.6,
         num_offline_iterations=10,
     ),
-    Preset(
+    BoundPreset(
         name="supply-chain",
         environment="ttray/SupplyChain-v0",
         horizon=30,
@@ -205,7 +222,7 @@ _PAPER = (
         num_offline_iterations=20,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="supply-chain-2400",
         environment="ttray/SupplyChain-v0",
         horizon=30,
@@ -216,7 +233,7 @@ _PAPER = (
         num_offline_iterations=20,
         importance_weight_clip=100.0,
     ),
-    Preset(
+    BoundPreset(
         name="reacher",
         environment="ttray/Reacher-v0",
         horizon=200,
@@ -227,7 +244,7 @@ _PAPER = (
         num_offline_iterations=20,
         min_max_reward=5.0,
     ),
-    Preset(
+    BoundPreset(
         name="reacher-4000",
         environment="ttray/Reacher-v0",
         horizon=200,
@@ -240,8 +257,41 @@ _PAPER = (
     ),
 )
 
-PAPER_PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PAPER})
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in (*_FAST, *_PAPER)})
+# T is the time limit, or 4/(1 − γ) where that is shorter: a critic tells what comes later.
+_CONTROL = (
+    Preset(name="pendulum", environment="Pendulum-v1", horizon=80, budget=1000, gammas=(0.95,)),
+    Preset(name="acrobot", environment="Acrobot-v1", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(name="lunar-lander", environment="LunarLander-v3", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(
+        name="mountain-car-continuous",
+        environment="MountainCarContinuous-v0",
+        horizon=999,
+        budget=5000,
+        gammas=(0.999,),
+        settings={"initial_std": 2.0},  # else no car ever comes to the flag
+    ),
+    Preset(name="hopper", environment="Hopper-v5", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(name="half-cheetah", environment="HalfCheetah-v5", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(name="walker2d", environment="Walker2d-v5", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(name="swimmer", environment="Swimmer-v5", horizon=400, budget=1000, gammas=(0.99,)),
+    Preset(
+        name="inverted-double-pendulum",
+        environment="InvertedDoublePendulum-v5",
+        horizon=400,
+        budget=1000,
+        gammas=(0.99,),
+    ),
+)
+
+
+def _by_name(presets: tuple[_Kind, ...]) -> Mapping[str, _Kind]:
+    return MappingProxyType({preset.name: preset for preset in presets})
+
+
+FAST_PRESETS = _by_name(_FAST)
+PAPER_PRESETS = _by_name(_PAPER)
+CONTROL_PRESETS = _by_name(_CONTROL)
+PRESETS = _by_name((*_FAST, *_CONTROL, *_PAPER))
 DEFAULT_PRESET = "dam"
 
 

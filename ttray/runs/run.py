@@ -9,11 +9,12 @@ from functools import cache
 from typing import Annotated, Any, Self
 
 from ttray.boundary.fields import brief, check_kind
+from ttray.plans.critic_plans import horizon_for
 from ttray.rllib.config import POISConfig, TTPOISConfig
 from ttray.rllib.ttpo import TTPOConfig
 from ttray.runs.own_settings import ALL_SETTINGS, NUM_ENV_RUNNERS, RunSettings
-from ttray.runs.presets import Preset, preset
-from ttray.runs.tasks import choose_task
+from ttray.runs.presets import BoundPreset, preset
+from ttray.runs.tasks import choose_task, named_preset, time_limit
 from ttray.settings.model import Rule, settings_class
 from ttray.settings.rules import check_label_selector
 from ttray.settings.training import SETTINGS
@@ -64,10 +65,11 @@ class Run(RunSettings):
 
     @classmethod
     def of(cls, *, settings: Mapping[str, Any] | None = None, **said: Any) -> Self:
-        """Completes what a person said: by the preset, or by the defaults of `TTPOISConfig`.
+        """Completes what a person said: by the preset, or by the defaults of the algorithm.
 
-        The dam's preset if neither a preset nor an environment is named. An environment of one's own needs a
-        budget, and a horizon unless it has a time limit.
+        The dam's preset if neither a preset nor an environment is named. An environment alone is learned by
+        TTPO, which needs no number. With a budget it is TTPOIS, unless another algorithm is named; it needs
+        a horizon, too, unless the environment has a time limit.
 
         Args:
             settings: Arguments of `TTPOISConfig.training` and `TTPOISConfig.env_runners` by name, before
@@ -81,7 +83,14 @@ class Run(RunSettings):
                 raise _unknown(name)
         said |= settings or {}
         said = {name: value for name, value in said.items() if value is not None or may_be_none(name)}
-        algorithm = ALL_SETTINGS["algorithm"].check(said.get("algorithm", cls.algorithm))
+        chosen = named_preset(said.get("preset"), said.get("environment"))
+        by_itself = "TTPOIS" if "budget" in said else "TTPO"
+        algorithm = said.setdefault("algorithm", by_itself if chosen is None else chosen.algorithm)
+        defaults = _defaults(ALL_SETTINGS["algorithm"].check(algorithm))
+        if chosen is None and algorithm == "TTPO":
+            said |= _unsaid_of_task(said, defaults)
+        if chosen is not None and chosen.algorithm == algorithm:
+            said = dict(chosen.settings) | said
         task = choose_task(
             preset_name=said.pop("preset", None),
             environment=said.pop("environment", None),
@@ -89,12 +98,12 @@ class Run(RunSettings):
             budget=said.pop("budget", None),
             gamma=said.pop("gamma", None),
         )
-        defaults = _defaults(algorithm)
-        # Presets say how a bound is climbed; TTPO, which has none, takes of them what is to be learned.
-        learned_as = defaults if algorithm == "TTPO" else task.preset or defaults
+        # A preset's way of climbing a bound is of no use to TTPO, which has none.
+        is_of_bounds = isinstance(task.preset, BoundPreset) and algorithm != "TTPO"
+        learned_as = task.preset if is_of_bounds else defaults
         named = {
             each.name: getattr(learned_as, each.name)
-            for each in fields(Preset)
+            for each in fields(BoundPreset)
             if each.name in SETTINGS and not hasattr(task, each.name)
         }
         named["strategy"] = named["strategy"] or defaults.strategy
@@ -154,6 +163,16 @@ class Run(RunSettings):
 def _defaults(algorithm: str) -> TTPOISConfig:
     """To be read only. A config of RLlib's has hundreds of settings, and the paper's figures 900 runs."""
     return _CONFIGS[algorithm]()
+
+
+def _unsaid_of_task(said: Mapping[str, Any], defaults: TTPOISConfig) -> dict[str, Any]:
+    """Discount, budget and horizon of an environment of one's own, where TTPO need not be told."""
+    gamma = SETTINGS["gamma"].check(said.get("gamma", defaults.gamma))
+    budget = SETTINGS["budget"].check(said.get("budget", defaults.budget))
+    horizon = said.get("horizon")
+    if horizon is None:
+        horizon = horizon_for(gamma, budget, time_limit(said["environment"]))
+    return {"gamma": gamma, "budget": budget, "horizon": horizon}
 
 
 def unsaid_settings() -> dict[str, Any]:

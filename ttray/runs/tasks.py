@@ -45,6 +45,24 @@ def check_env_id(name: str, value: str) -> str:
     return check_text(name, value)
 
 
+def named_preset(preset_name: str | None, environment: str | None) -> Preset | None:
+    """The preset that a person said; the dam's if neither it nor an environment is named.
+
+    Args:
+        preset_name: Of the preset.
+        environment: Gymnasium id; the preset's own if both are named.
+    """
+    environment = optional(check_env_id)("environment", environment)
+    if environment is None or (preset_name is not None and preset(preset_name).environment == environment):
+        return preset(preset_name or DEFAULT_PRESET)
+    if preset_name is not None:
+        raise ValueError(
+            f"preset {preset_name!r} brings its own environment, found {environment!r} beside it; leave "
+            "one of them out"
+        )
+    return None
+
+
 def choose_task(
     *,
     preset_name: str | None = None,
@@ -62,16 +80,7 @@ def choose_task(
         budget: Planned environment steps of a batch; needed without a preset.
         gamma: Discount; the preset's smallest, or 0.99 without one.
     """
-    environment = optional(check_env_id)("environment", environment)
-    if environment is None or (preset_name is not None and preset(preset_name).environment == environment):
-        chosen: Preset | None = preset(preset_name or DEFAULT_PRESET)
-    elif preset_name is not None:
-        raise ValueError(
-            f"preset {preset_name!r} brings its own environment, found {environment!r} beside it; leave "
-            "one of them out"
-        )
-    else:
-        chosen = None
+    chosen = named_preset(preset_name, environment)
     if chosen is not None:
         environment = chosen.environment
         horizon = chosen.horizon if horizon is None else horizon
@@ -79,21 +88,28 @@ def choose_task(
         gamma = chosen.gammas[-1] if gamma is None else gamma
     assert environment is not None  # the preset's, or the one that was named
     if budget is None:
-        raise ValueError(f"environment {brief(environment)} has no preset, so pass budget (--budget)")
+        raise ValueError(
+            f"environment {brief(environment)} has no preset, so pass budget (--budget), or train with TTPO, "
+            "which needs none"
+        )
     return Task(
         preset=chosen,
         environment=environment,
-        horizon=check_horizon(_time_limit(environment) if horizon is None else horizon),
+        horizon=check_horizon(_known_time_limit(environment) if horizon is None else horizon),
         budget=check_budget(budget),
         gamma=check_gamma(DEFAULT_GAMMA if gamma is None else gamma),
     )
 
 
-def _time_limit(environment: str) -> int:
-    """Steps after which an environment truncates itself: the longest horizon that it allows."""
+def time_limit(environment: str) -> int | None:
+    """Steps after which an environment truncates itself: the longest horizon it allows; None for none."""
     from ttray.rollout.environment import EnvironmentMaker  # not above: a plan needs no torch
 
-    limit = EnvironmentMaker.of(environment).time_limit
+    return EnvironmentMaker.of(environment).time_limit
+
+
+def _known_time_limit(environment: str) -> int:
+    limit = time_limit(environment)
     if limit is None:
         raise ValueError(f"environment {brief(environment)} has no time limit, so pass horizon (--horizon)")
     return limit

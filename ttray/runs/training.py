@@ -105,7 +105,7 @@ def train(
     *,
     preset: str | None = None,
     environment: str | None = None,
-    algorithm: str = Run.algorithm,
+    algorithm: str | None = None,
     gamma: float | None = None,
     seed: int = Run.seed,
     num_iterations: int = Run.num_iterations,
@@ -128,16 +128,17 @@ def train(
     on_start: Callable[[Run, Path], None] | None = None,
     on_iteration: OnIteration | None = None,
 ) -> TrainingResult:
-    """Trains TT-POIS or POIS. Resumes from the newest checkpoint if the directory has one.
+    """Trains TTPO, TT-POIS or POIS. Resumes from the newest checkpoint if the directory has one.
 
     For other networks, environments with arguments, and everything else of RLlib, use `ttray.TTPOISConfig`.
 
     Args:
         preset: Name of a preset, whose settings hold where nothing else is said: a quick one, such as
             "dam-fast", or one of the paper's. The paper's "dam" if neither this nor an environment is named.
-        environment: Gymnasium id of your own environment, in place of a preset; then also give a budget. All
-            else has the defaults of `ttray.TTPOISConfig`.
-        algorithm: "TTPOIS" or "POIS".
+        environment: Gymnasium id of your own environment, in place of a preset. All else has the defaults of
+            the algorithm: TTPO needs nothing more, the others also a budget.
+        algorithm: "TTPO", "TTPOIS" or "POIS". By default the preset's; TTPO for an environment alone, and
+            TTPOIS for one with a budget.
         gamma: Discount, 0 < γ ≤ 1; the preset's smallest unless given.
         seed: Random seed.
         num_iterations: Iterations to train in all, including those before a resume.
@@ -151,8 +152,9 @@ def train(
         keep: Checkpoints to keep, the newest ones. With 1, a damaged one ends the run.
         keep_best: Rank all checkpoints at the end, as `ttray.rank` does and for about a tenth of the steps of
             the training at most, and keep the best one, too: `best` of the result.
-        horizon: Longest trajectory; the preset's unless given, or the environment's time limit.
-        budget: Planned environment steps per iteration; the preset's unless given.
+        horizon: Longest trajectory; the preset's unless given, or the environment's time limit, of which TTPO
+            takes no more than 4/(1 − γ) steps and half of the budget.
+        budget: Planned environment steps per iteration; the preset's unless given, and 1000 for TTPO.
         delta: Probability that the bound fails.
         strategy: How batches are planned: a name of `ttray.planning.names()`; the preset's unless given, or
             the algorithm's.
