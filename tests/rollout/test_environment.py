@@ -36,6 +36,7 @@ def test_a_package_that_an_environment_needs_is_named(monkeypatch, make, package
 
 
 def test_a_package_for_which_there_is_an_extra_is_named_with_it(monkeypatch):
+    assert EnvironmentMaker.of("LunarLander-v3").facts().obs_size == 8  # with the extra
     monkeypatch.setitem(sys.modules, "Box2D", None)  # as if it were not installed
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, name)

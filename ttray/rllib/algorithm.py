@@ -114,7 +114,8 @@ class TTPOIS(StandingAlgorithm):
             weights, policy = self._published()
         number = self._standing.num_batches + 1
         self._standing = Standing(self._standing.run_seed, number, statistics, monitor, weights, policy)
-        if monitor.problem and not self._is_told:  # once: a return that is as high as it can be stays level
+        # Once: a return that is as high as it can be stays level.
+        if self.config.has_bound and monitor.problem and not self._is_told:
             self._is_told = True
             bound_monitor_log.warning("iteration %d: %s", number, monitor.problem)
 

@@ -141,6 +141,11 @@ class TTPOISConfig(AlgorithmConfig):
         """Whether there is a value function beside the policy."""
         return self.baseline == "value"
 
+    @property
+    def has_bound(self) -> bool:
+        """Whether what is optimised promises a return."""
+        return True
+
     def completed(self, facts: EnvironmentFacts) -> Self:
         """The same with what only the environment can tell.
 

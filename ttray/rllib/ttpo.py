@@ -76,6 +76,11 @@ class TTPOConfig(TTPOISConfig):
                 "optimise_on='workers'; leave it out, or choose TTPOISConfig"
             )
 
+    @property
+    def has_bound(self) -> bool:
+        """Never: what it gains is in units of advantages."""
+        return False
+
     def optimises_on_workers(self) -> bool:
         """Never: see `validate`."""
         return False

@@ -31,7 +31,7 @@ from ttray.rollout.environment_facts import EnvironmentFacts
 logger = logging.getLogger(__name__)
 
 _DICTIONARIES = ("config", "env_config", "context", "env_context", "ctx", "env_ctx")
-_EXTRAS = {"Box2D": "box2d"}  # of packages that gymnasium has compiled, and for which there are wheels
+_EXTRAS = {"gymnasium[box2d]": "box2d"}  # gymnasium's own is compiled; ours has wheels
 
 EnvSource = str | type | Callable[..., gymnasium.Env]
 """A gymnasium id (also "module:id"), an `Env` class, or a function that returns an `Env`."""

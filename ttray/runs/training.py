@@ -17,6 +17,7 @@ from typing import Any
 
 from ttray.boundary.fields import brief
 from ttray.estimators.bound_monitor import BoundMonitor
+from ttray.registration import OF_BOUNDS
 from ttray.rllib.algorithm import POIS, TTPOIS
 from ttray.rllib.state_files import state_of
 from ttray.rollout.environment import EnvironmentMaker
@@ -70,6 +71,8 @@ class TrainingResult:
     @property
     def problem(self) -> str | None:
         """Says that the bound's last gains were not followed by gains in return; None if they were."""
+        if self.run.algorithm not in OF_BOUNDS:
+            return None
         monitor = BoundMonitor()
         for row in self.rows:
             monitor = monitor.after(row["discounted_return"], row["bound_after"] - row["bound_before"])
