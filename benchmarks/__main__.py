@@ -35,9 +35,9 @@ def bench(
 ) -> None:
     """Measure ttray beside the alternatives, in one go.
 
-    Medians over several rounds, with the smallest and the largest. Most take minutes; cost and choosing train
-    in trials, an hour and a half in all, and go on where they were interrupted. Sampling and cost need
-    TorchRL and Stable-Baselines3: install the extra named bench (`make bench` does).
+    Medians over several rounds, with the smallest and the largest. Most take minutes; cost, choosing and
+    control train in trials, hours in all, and go on where they were interrupted. Sampling, cost and control
+    need TorchRL, Stable-Baselines3 and sb3-contrib: install the extra named bench (`make bench` does).
 
     python -m benchmarks sampling
 

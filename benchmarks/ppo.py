@@ -49,6 +49,11 @@ class EpisodeReturns:
         else:
             self._begun[episode] = value
 
+    @property
+    def has_any(self) -> bool:
+        """Whether an episode has ended."""
+        return bool(self._ended) or self._last_mean is not None
+
     def take_mean(self) -> float:
         """The mean over the episodes that ended since the last call; the one before if none did."""
         if self._ended:
@@ -59,23 +64,26 @@ class EpisodeReturns:
         return self._last_mean
 
 
-class _Recorded(gymnasium.Wrapper[Any, Any, Any, Any]):
+class Recorded(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment that tells the rewards of its episodes.
 
     Args:
         environment: What to wrap.
         returns: Told of every step.
+        name: Of its episodes, where several environments tell the same returns.
     """
 
-    def __init__(self, environment: gymnasium.Env[Any, Any], returns: EpisodeReturns) -> None:
+    def __init__(
+        self, environment: gymnasium.Env[Any, Any], returns: EpisodeReturns, name: str = "only"
+    ) -> None:
         super().__init__(environment)
-        self._returns, self._t = returns, 0
+        self._returns, self._t, self._name = returns, 0, name
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Steps, and tells the reward."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         is_done = terminated or truncated
-        self._returns.add_rewards("only", self._t, [float(reward)], is_done=is_done)
+        self._returns.add_rewards(self._name, self._t, [float(reward)], is_done=is_done)
         self._t = 0 if is_done else self._t + 1
         return obs, reward, terminated, truncated, info
 
@@ -126,7 +134,7 @@ def build_stable_baselines_ppo(
 
     returns = EpisodeReturns(gamma)
     made = gymnasium.make(with_module(environment), max_episode_steps=horizon)
-    model = PPO("MlpPolicy", _Recorded(made, returns), gamma=gamma, seed=seed, device="cpu")
+    model = PPO("MlpPolicy", Recorded(made, returns), gamma=gamma, seed=seed, device="cpu")
     _check_batch(model.n_steps, horizon)
     model.set_logger(Logger(folder=None, output_formats=[]))
     return model, returns

@@ -81,20 +81,27 @@ BENCHMARKS = {
     "evaluation": _benchmark("evaluation", "evaluations to ±ε: misses, and steps to it"),
     "ranking": _benchmark("ranking", "which policy is better: errors, and steps to a decision"),
     "learning": _benchmark("learning", "steps to a return with TTPO's defaults", _TARGETS),
+    "control": _benchmark(
+        "control", "TTPO on the usual tasks of control, beside PPO and TRPO", views="control_views"
+    ),
     "cost": _benchmark("cost", "steps and seconds to a given return, beside two PPOs", views="cost_views"),
 }
 
 
 def measure(name: str, results: Path) -> Result:
     """Runs a benchmark; writes `NAME.json` and `NAME.png`."""
+    result = BENCHMARKS[name].run()
+    keep(name, result, results)
+    return result
+
+
+def keep(name: str, result: Result, results: Path) -> None:
+    """Writes `NAME.json` and `NAME.png` of what a benchmark found."""
     from ttray.runs.drawing import save  # not above: Matplotlib takes a second
 
-    benchmark = BENCHMARKS[name]
-    result = benchmark.run()
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{name}.json").write_text(result.to_json())
-    save(benchmark.draw(result), results / f"{name}.png")
-    return result
+    save(BENCHMARKS[name].draw(result), results / f"{name}.png")
 
 
 def update_page(page: Path, results: Path) -> None:

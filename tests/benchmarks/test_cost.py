@@ -105,7 +105,7 @@ def test_returns_of_episodes_that_go_on_in_the_next_batch_are_whole():
 
 def test_returns_of_a_wrapped_environment_are_those_of_its_episodes():
     returns = EpisodeReturns(0.5)
-    environment = ppo._Recorded(gymnasium.make("ttray:ttray/CorridorSparse-v0", max_episode_steps=7), returns)
+    environment = ppo.Recorded(gymnasium.make("ttray:ttray/CorridorSparse-v0", max_episode_steps=7), returns)
     environment.reset(seed=0)
     environment.action_space.seed(0)
     by_hand = []

@@ -1,0 +1,113 @@
+"""How learning control is shown: tables of steps, returns and seconds, and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from statistics import fmean, median
+from typing import Any
+
+from benchmarks.control_methods import METHODS
+from benchmarks.cost import WINDOW, reached_at
+from benchmarks.report import Result, short
+from paper import markdown
+from ttray.runs.drawing import PALETTE, STYLES, subplots
+
+_LOOKS = dict(zip(METHODS, zip(PALETTE, STYLES, strict=True), strict=False))
+_NUM_COLUMNS = 4
+
+Curves = Sequence[Sequence[Mapping[str, Any]]]
+
+
+def draw(result: Result) -> Any:
+    """Medians over seeds of the mean return of three iterations, a panel per task.
+
+    A seed that has ended, because it reached the hardest level, counts with its last value.
+
+    Args:
+        result: Of `benchmarks.control.run`.
+    """
+    tasks = result.series["tasks"]
+    num_rows, num_columns = -(-len(tasks) // _NUM_COLUMNS), min(len(tasks), _NUM_COLUMNS)
+    size = (3.0 * num_columns + 0.4, 2.4 * num_rows + 0.7)
+    figure, axes = subplots(num_rows, num_columns, figsize=size, squeeze=False)
+    drawn: dict[str, Any] = {}
+    for (name, task), axis in zip(tasks.items(), axes.flat, strict=False):
+        for method, by_seed in result.series["curves"][name].items():
+            colour, style = _LOOKS[method]
+            steps, values = medians(list(by_seed.values()))
+            (drawn[method],) = axis.plot(steps, values, color=colour, linestyle=style, linewidth=1.6)
+        for level in task["levels"]:
+            axis.axhline(level, color="0.6", linewidth=1.0, zorder=0)
+        axis.set_title(task["title"], fontsize="medium")
+        axis.xaxis.set_major_formatter(lambda value, _: short(value))
+        axis.tick_params(labelsize="small")
+        axis.grid(alpha=0.3)
+    for axis in axes.flat[len(tasks) :]:
+        axis.set_axis_off()
+    for line in axes:
+        line[0].set_ylabel("discounted return")
+    labels = [METHODS[name].label for name in METHODS if name in drawn]
+    handles = [drawn[name] for name in METHODS if name in drawn]
+    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False)
+    return figure
+
+
+def medians(curves: Curves) -> tuple[list[float], list[float]]:
+    """Steps and returns over seeds, iteration by iteration; the first windows are shorter."""
+    known = [[row for row in rows if not math.isnan(row["discounted_return"])] for rows in curves]
+    smooth = [_smooth([row["discounted_return"] for row in rows]) for rows in known if rows]
+    steps = zip_longest(*([row["num_env_steps"] for row in rows] for rows in known if rows))
+    return (
+        [median(each for each in column if each is not None) for column in steps],
+        [
+            median(of_run[-1] if each is None else each for each, of_run in zip(column, smooth, strict=True))
+            for column in zip_longest(*smooth)
+        ],
+    )
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    return [fmean(values[max(end - WINDOW, 0) : end]) for end in range(1, len(values) + 1)]
+
+
+def table(result: Result) -> list[str]:
+    """Steps to each level, then what 20 fresh episodes at the end earned and what training cost.
+
+    Args:
+        result: Of `benchmarks.control.run`.
+    """
+    names = [name for name in METHODS if any(name in each for each in result.series["curves"].values())]
+    targets = {finding.case: finding.target for finding in result.findings}
+    steps, ends = [], []
+    for name, task in result.series["tasks"].items():
+        curves = {method: list(each.values()) for method, each in result.series["curves"][name].items()}
+        for level in task["levels"]:
+            case = f"{task['title']} ≥ {level:g}"
+            cells = [_steps(curves.get(method, []), level) for method in names]
+            steps.append((case, targets.get(f"{case}, {METHODS['ttpo'].label}", ""), *cells))
+        ends.append((task["title"], *(_end(curves.get(method, [])) for method in names)))
+    labels = [METHODS[name].label for name in names]
+    lines = markdown.table(("steps", "target", *labels), steps)
+    return [*lines, "", *markdown.table(("20 fresh episodes; CPU s / 10⁶ steps", *labels), ends)]
+
+
+def _steps(curves: Curves, level: float) -> str:
+    if not curves:
+        return ""
+    at = [reached_at([row["discounted_return"] for row in rows], level) for rows in curves]
+    used = [rows[-1 if i is None else i]["num_env_steps"] for rows, i in zip(curves, at, strict=True)]
+    num_reached = sum(each is not None for each in at)
+    is_bound = 2 * num_reached <= len(at)  # the median is of a seed that did not reach it
+    return f"{'≥ ' * is_bound}{short(median(used))} ({num_reached} of {len(at)})"
+
+
+def _end(curves: Curves) -> str:
+    if not curves:
+        return ""
+    last = [rows[-1] for rows in curves]
+    discounted, whole = median(row["fresh"] for row in last), median(row["fresh_sum"] for row in last)
+    seconds = median(1e6 * row["time_s"] / row["num_env_steps"] for row in last)
+    steps = short(median(row["num_env_steps"] for row in last))
+    return f"{short(discounted)} ({short(whole)} undiscounted) after {steps}; {short(seconds)}"
