@@ -75,6 +75,8 @@ VALUES = {
     "num_envs_per_env_runner": COUNTS,
     "num_cpus_per_env_runner": st.integers(0, 9) | st.floats(0, 9),
     "num_learners": st.integers(0, 1),
+    "service": st.none() | TEXTS.filter(lambda name: name != "none"),
+    "priority": st.floats(0.01, 100.0),
 }
 RUNS = st.builds(
     lambda base, others: Run.of(**base | others), BASES, st.fixed_dictionaries({}, optional=VALUES)
@@ -170,8 +172,9 @@ def test_settings_that_change_no_result_may_change_when_a_run_goes_on(tmp_path):
         "num_envs_per_env_runner": 5,
         "num_cpus_per_env_runner": 2,
         "optimise_on": "learner",
+        "priority": 2.0,
     }
-    elsewhere = {"num_env_runners", "label_selector", "num_learners"}  # need a Ray
+    elsewhere = {"num_env_runners", "label_selector", "num_learners", "service"}  # need a Ray
     of_runs = {"num_iterations", "checkpoint_every", "keep", "keep_best"}
     assert others.keys() | elsewhere | of_runs == MAY_CHANGE
     twice = ttray.train(

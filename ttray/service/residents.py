@@ -27,9 +27,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 def check_name(name: Any) -> str:
     """Returns the name of a service: it becomes a part of a file's."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or name == "none" or not _NAME.fullmatch(name):
         raise ValueError(
-            f"a service is named by letters, digits, '-', '_' and '.', at most 64, found {brief(name)}"
+            "a service is named by letters, digits, '-', '_' and '.', at most 64, and not 'none', found "
+            f"{brief(name)}"
         )
     return name
 

@@ -129,7 +129,10 @@ def check_label_selector(
 
 def check_service(service: Any) -> str:
     """Returns the name of a service; one of this process says it itself."""
-    return check_text("service", getattr(service, "name", service))
+    name = check_text("service", getattr(service, "name", service))
+    if name == "none":  # which `--set` and files read as "no service"
+        raise ValueError("service must have another name, found 'none', which means that there is no service")
+    return name
 
 
 def check_priority(priority: Any) -> float:
