@@ -53,8 +53,9 @@ class ControlTask:
 
     @property
     def title(self) -> str:
-        """For lines and pictures, e.g. "Hopper .99"."""
-        return f"{environment_name(self.environment)} {self.gamma:g}".replace(" 0.", " .")
+        """For lines and pictures, e.g. "Hopper .99"; with T where plans are compared."""
+        title = f"{environment_name(self.environment)} {self.gamma:g}".replace(" 0.", " .")
+        return f"{title}, T = {self.run['horizon']}" if self.name.startswith("plan-") else title
 
 
 def _own(environment: str, gamma: float, **others: Any) -> dict[str, Any]:
