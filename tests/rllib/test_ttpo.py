@@ -48,9 +48,10 @@ def test_neither_threads_nor_workers_change_a_bit(undisturbed, changes):
 def test_workers_that_are_killed_between_and_within_batches_change_no_bit(undisturbed):
     algorithm = ttpo(num_env_runners=2, quotas_per_env_runner=3).build_algo()
     algorithm.train()
-    first, second = algorithm.worker_processes().values()
+    first, *_ = algorithm.worker_processes().values()
     os.kill(first, signal.SIGKILL)
     algorithm.train()
+    *_, second = (each for each in algorithm.worker_processes().values() if each != first)
     killer = threading.Timer(0.01, os.kill, (second, signal.SIGKILL))
     killer.start()
     for _ in range(2):

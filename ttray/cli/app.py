@@ -16,7 +16,7 @@ from ttray.cli.terminal import out, run
 # Each is a function or an application in the module of its name, which begins with this line.
 COMMANDS = {
     "plan": "Plan how many trajectories of which length a budget should buy.",
-    "train": "Train TT-POIS, POIS or TTPO.",
+    "train": "Train TTPO, TT-POIS or POIS.",
     "evaluate": "Evaluate a policy: its return, as an interval.",
     "rank": "Rank policies: prove which is better, with few steps.",
     "export": "Export a trained policy for other programs, which need no Ray.",
