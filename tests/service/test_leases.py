@@ -183,6 +183,20 @@ def test_a_client_that_says_nothing_more_loses_its_workers_and_one_that_hangs_is
     assert [each["client"] for each in shop.leases.status()["clients"]] == ["heir"]
 
 
+def test_a_worker_that_is_still_at_a_late_copy_is_given_time():
+    shop = Shop(1)
+    client = Client(shop, "client")
+    client.wish(1)
+    client.lent, shop.hands.busy = {}, {0}
+    client.wish(0)
+    for _ in range(40):
+        shop.later(0.5)
+    assert shop.hands.restarted == []
+    for _ in range(30):
+        shop.later(0.5)
+    assert shop.hands.restarted == [0]
+
+
 def test_a_lease_that_its_client_has_not_heard_of_is_not_taken_back():
     shop = Shop(2)
     client = Client(shop, "slow")

@@ -18,7 +18,10 @@ from ttray.service.lease_terms import Hands, Lent, Loan, OnLoan, Wish
 
 _GONE_S = 5.0  # without a word of a client that has workers, or waits for some
 _FORGOTTEN_S = 600.0  # without a word of one that rests
-_HANGS_S = 3.0  # without a sign of life of a worker that has come back: nobody waits for what it does
+_HANGS_S = 3.0  # without a sign of life of a worker whose client is gone: nobody waits for what it does
+_LINGERS_S = (
+    30.0  # the same where the client lives, and has left a copy that was late: to start anew costs more
+)
 _ASK_AGAIN_S = 0.2
 
 
@@ -65,6 +68,7 @@ class _Worker:
         sign: Its last sign of life; None of a process that has given none.
         is_free: Whether it has given it since somebody had it, and nobody has it now.
         asked: Since when it is asked for one; None if it is not.
+        patience_s: For how long.
         ask_at: When to ask it again.
         client: Who has it.
         lease: The last one.
@@ -75,6 +79,7 @@ class _Worker:
     sign: Any = None
     is_free: bool = False
     asked: float | None = None
+    patience_s: float = _LINGERS_S
     ask_at: float | None = None
     client: str | None = None
     lease: int = 0
@@ -180,7 +185,8 @@ class Leases:
                 if self._expires and now - client.heard > limit:
                     self._forget(name)
             for number, worker in self._workers.items():
-                if worker.asked is not None and worker.sign is not None and now - worker.asked > _HANGS_S:
+                waited_s = 0.0 if worker.asked is None or worker.sign is None else now - worker.asked
+                if waited_s > worker.patience_s:
                     self._restart(number)
                 elif worker.ask_at is not None and worker.ask_at <= now:
                     self._ask(number)
@@ -248,6 +254,7 @@ class Leases:
         if client := self._clients.get(name):
             for number, worker in self._workers.items():
                 if worker.client == name:
+                    worker.patience_s = _HANGS_S
                     self._free(number)
             self._answer(client)
             del self._clients[name]
@@ -279,6 +286,7 @@ class Leases:
             if answer != worker.sign:  # another process, which has loaded nothing
                 worker.forget_process()
             worker.sign, worker.asked, worker.is_free = answer, None, worker.client is None
+            worker.patience_s = _LINGERS_S
 
     def _restart(self, number: int) -> None:
         self._workers[number].forget_process()
