@@ -80,7 +80,6 @@ BENCHMARKS = {
     "widths": _benchmark("widths", "the bound per decision beside the paper's", _TARGETS),
     "evaluation": _benchmark("evaluation", "evaluations to ±ε: misses, and steps to it"),
     "ranking": _benchmark("ranking", "which policy is better: errors, and steps to a decision"),
-    "learning": _benchmark("learning", "steps to a return with TTPO's defaults", _TARGETS),
     "control": _benchmark(
         "control", "TTPO on the usual tasks of control, beside PPO and TRPO", views="control_views"
     ),

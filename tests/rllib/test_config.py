@@ -73,7 +73,7 @@ CASES = {
     ),
     "workers without env runners": (
         lambda: small_config(optimise_on="workers"),
-        "optimise_on='workers' needs env runners that hold the rows, found num_env_runners=0; call",
+        "optimise_on='workers' needs env runners of its own that hold the rows, found num_env_runners=0",
     ),
     "unknown line search": (
         lambda: small_config(line_search="golden"),

@@ -26,6 +26,7 @@ from ttray.rllib.settings import CHECKS
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.run import Run
 from ttray.service.service import RolloutService
+from ttray.settings.critic import CriticSettings, StateSettings
 from ttray.settings.training import SETTINGS, DispatchSettings, SearchSettings
 
 PLAIN = (int, float, bool, str, type(None))
@@ -206,7 +207,7 @@ def test_a_call_takes_plain_values_or_refuses(drawn):
     call, valid, _ = CALLS[name]
     made = accept_or_refuse(lambda **wild: call(**{**valid, **wild}), values)
     for each in vars(made).values() if hasattr(made, "__pydantic_fields__") else ():
-        assert is_plain(each) or isinstance(each, SearchSettings)
+        assert is_plain(each) or isinstance(each, SearchSettings | CriticSettings | StateSettings)
 
 
 REFUSALS = {

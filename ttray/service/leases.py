@@ -251,17 +251,17 @@ class Leases:
                     self._lend(number, client)
 
     def _forget(self, name: str) -> None:
-        if client := self._clients.get(name):
+        # Out of the list first: a worker that answers at once must not be lent to it again.
+        if client := self._clients.pop(name, None):
             for number, worker in self._workers.items():
                 if worker.client == name:
                     worker.patience_s = _HANGS_S
                     self._free(number)
             self._answer(client)
-            del self._clients[name]
 
     def _free(self, number: int) -> None:
         worker = self._workers[number]
-        if worker.client is not None:
+        if worker.client in self._clients:  # else it is being forgotten
             self._clients[worker.client].num_lent -= 1
         worker.client = None
         self._ask(number)

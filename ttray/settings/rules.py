@@ -129,7 +129,8 @@ def check_label_selector(
 
 def check_service(service: Any) -> str:
     """Returns the name of a service; one of this process says it itself."""
-    name = check_text("service", getattr(service, "name", service))
+    name = getattr(service, "name", None)
+    name = check_text("service", name if isinstance(name, str) else service)
     if name == "none":  # which `--set` and files read as "no service"
         raise ValueError("service must have another name, found 'none', which means that there is no service")
     return name

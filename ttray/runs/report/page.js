@@ -78,7 +78,7 @@ function tiles() {
   for (const [value, meaning] of found) {
     const tile = document.createElement("div");
     tile.append(
-      Object.assign(document.createElement("b"), { textContent: value }),
+      Object.assign(document.createElement("strong"), { textContent: value }),
       Object.assign(document.createElement("span"), { textContent: meaning }),
     );
     at("tiles").append(tile);
