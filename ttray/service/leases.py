@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ttray.service.lease_clients import Client
 from ttray.service.lease_terms import Hands, Lent, Loan, OnLoan, Wish
 
 _GONE_S = 5.0  # without a word of a client that has workers, or waits for some
@@ -23,41 +24,6 @@ _LINGERS_S = (
     30.0  # the same where the client lives, and has left a copy that was late: to start anew costs more
 )
 _ASK_AGAIN_S = 0.2
-
-
-@dataclass(eq=False)
-class _Client:
-    """A client, as far as it is known.
-
-    Attributes:
-        wish: What it said last.
-        on_loan: Waits for an answer, if anybody does.
-        told: What it was answered last.
-        handicap: Quotas that count as answered to it: who comes late does not catch up.
-        heard: When it said something.
-        waits_since: Since when it waits for its first worker; None if it does not.
-    """
-
-    wish: Wish
-    on_loan: OnLoan | None = None
-    told: Loan | None = None
-    handicap: float = 0.0
-    heard: float = 0.0
-    waits_since: float | None = None
-    waited_s: float = 0.0
-    longest_wait_s: float = 0.0
-    num_lent: int = 0
-    num_leases: int = 0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it has workers, or wants some."""
-        return self.wish.wanted > 0 or self.num_lent > 0
-
-    @property
-    def turn(self) -> float:
-        """Whose is the smallest is next: quotas so far, and those that it is at, for its priority."""
-        return self.handicap + (self.wish.num_quotas + self.num_lent) / self.wish.priority
 
 
 @dataclass(eq=False)
@@ -93,7 +59,7 @@ class _Worker:
         self.sign, self.is_free, self.asked, self.modules = None, False, None, {}
 
 
-def _whose_turn(client: _Client) -> tuple[float, float]:
+def _whose_turn(client: Client) -> tuple[float, float]:
     """Whose is the smallest is next; of several, who waits for longest."""
     return client.turn, float("inf") if client.waits_since is None else client.waits_since
 
@@ -123,7 +89,7 @@ class Leases:
     ) -> None:
         self._hands, self._expires, self._clock = hands, expires, clock
         self._most = min(most or number, number)
-        self._clients: dict[str, _Client] = {}
+        self._clients: dict[str, Client] = {}
         self._workers = {worker: _Worker() for worker in range(number)}
         self._lease = time.time_ns()  # a predecessor's are smaller
         self._served = 0.0  # the latest turn that was somebody's
@@ -150,7 +116,7 @@ class Leases:
         with self._changing():
             client = self._clients.get(wish.client)
             if client is None:
-                client = _Client(wish)
+                client = Client(wish)
                 client.handicap = self._present() - client.turn
                 self._clients[wish.client] = client
             elif wish.number < client.wish.number:
@@ -213,7 +179,7 @@ class Leases:
             "num_restarts": worker.num_restarts,
         }
 
-    def _about_client(self, client: _Client) -> dict[str, Any]:
+    def _about_client(self, client: Client) -> dict[str, Any]:
         now, wish = self._clock(), client.wish
         state = "collecting" if client.num_lent else "waiting" if wish.wanted else "resting"
         waits_s = 0.0 if client.waits_since is None else now - client.waits_since
@@ -235,7 +201,7 @@ class Leases:
         """The turn of somebody who comes now."""
         return min((each.turn for each in self._clients.values() if each.is_active), default=self._served)
 
-    def _take_back(self, client: _Client) -> None:
+    def _take_back(self, client: Client) -> None:
         """Workers that it had, and has no more; one that it has not yet heard of is not missing."""
         wish = client.wish
         for number, worker in self._workers.items():
@@ -243,7 +209,7 @@ class Leases:
             if worker.client == wish.client and is_known and number not in wish.held:
                 self._free(number)
 
-    def _take_over(self, client: _Client) -> None:
+    def _take_over(self, client: Client) -> None:
         """Workers that a predecessor has lent to it."""
         if self._clock() < self._lends_from:
             for number in client.wish.held & self._workers.keys():
@@ -293,7 +259,7 @@ class Leases:
         self._hands.restart(number)
         self._ask(number)
 
-    def _waits(self, client: _Client) -> bool:
+    def _waits(self, client: Client) -> bool:
         return client.num_lent < min(client.wish.wanted, self._most)
 
     def _lend_all(self) -> None:
@@ -314,12 +280,12 @@ class Leases:
             self._restart(free[0])
         return False
 
-    def _suits(self, number: int, client: _Client) -> bool:
+    def _suits(self, number: int, client: Client) -> bool:
         """Whether a worker has loaded no other code under the same names."""
         loaded = self._workers[number].modules
         return all(loaded.get(name, digest) == digest for name, digest in client.wish.modules.items())
 
-    def _lend(self, number: int, client: _Client) -> None:
+    def _lend(self, number: int, client: Client) -> None:
         worker = self._workers[number]
         self._lease += 1
         worker.client, worker.lease, worker.is_free = client.wish.client, self._lease, False
@@ -340,7 +306,7 @@ class Leases:
             if client.on_loan is not None and self._loan(client) != client.told:
                 self._answer(client)
 
-    def _loan(self, client: _Client) -> Loan:
+    def _loan(self, client: Client) -> Loan:
         name = client.wish.client
         has = {n: Lent(each.lease, each.sign) for n, each in self._workers.items() if each.client == name}
         return Loan(
@@ -350,7 +316,7 @@ class Leases:
             sum(each.sign is not None for each in self._workers.values()),
         )
 
-    def _answer(self, client: _Client) -> None:
+    def _answer(self, client: Client) -> None:
         if client.on_loan is not None:
             client.told = self._loan(client)
             self._answers.append((client.on_loan, client.told))
