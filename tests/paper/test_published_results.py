@@ -31,11 +31,11 @@ def rows_of(name):
 
 
 def require_same_bits(name):
-    """Skips where the figure was made with something else that rounds."""
+    """Skips where the figure was made with something else that rounds. Versions of ttray keep the bits."""
     origin = json.loads((RESULTS / f"{name}.json").read_text())
     here = versions() | {"CPU": cpu_type()}
     for what, made_with in (origin["versions"] | {"CPU": origin["cpu"]}).items():
-        if made_with != here[what]:
+        if what != "ttray" and made_with != here[what]:
             pytest.skip(f"{name} was made with {what} {made_with}, here is {here[what]}: other last bits")
 
 
