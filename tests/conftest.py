@@ -16,7 +16,6 @@ WAITING = (
     "rllib",
     "runs",
     "callbacks",
-    "callbacks",
     "soak",
     "test_examples.py",
     "deployment",

@@ -117,10 +117,6 @@ def train(
         raise typer.BadParameter(
             "it has workers of its own; leave out --env-runners and --label", param_hint="--service"
         )
-    if service is not None and (_is_said(context, "num_env_runners") or label):
-        raise typer.BadParameter(
-            "it has workers of its own; leave out --env-runners and --label", param_hint="--service"
-        )
     flags = {
         "preset": preset,
         "environment": env,
