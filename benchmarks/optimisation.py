@@ -29,17 +29,17 @@ from ttray.data.batch import Batch, BatchInfo
 from ttray.data.ragged import RaggedBatch, as_tensors
 from ttray.estimators.surrogate import Sums, bound
 from ttray.numerics.threads import torch_threads
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.modules import trainable_parameters
 from ttray.optim.objectives import BoundObjective
-from ttray.optim.shard_bound import Request
+from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.optim.shards import cut
 from ttray.policies.distributions import from_description
 from ttray.rllib.learner import forward_train
 from ttray.runs.drawing import subplots
 from ttray.runs.presets import PAPER_PRESETS, BoundPreset
 from ttray.runs.run import Run
+from ttray.settings.improvement import ImprovementSettings
 
 CASES = (("dam", 0.95), ("supply-chain", 0.95), ("corridor-dense", 0.99), ("reacher", 0.95))
 _CALLS = 7  # of which the machine disturbs some
@@ -132,7 +132,7 @@ def _measure(preset: BoundPreset, gamma: float, rounds: int) -> tuple[list[Findi
 
     forward = partial(forward_train, module)
     settings = ImprovementSettings(gamma=gamma, delta=preset.delta)
-    holder = LocalEvaluator.whole(settings.spec(module, forward_train, info), Batch(info, table))
+    holder = LocalEvaluator.whole(BoundSpec(info, module, forward_train, settings), Batch(info, table))
     reward = holder.answer(Request("facts")).max_abs_reward
     objective = BoundObjective(holder, delta=preset.delta, max_reward=reward)
     padded = PaddedBound(batch, info, forward, gamma=gamma, delta=preset.delta, reward=reward)

@@ -23,7 +23,6 @@ from benchmarks import memory
 from benchmarks.report import Finding, Reporter, plural
 from benchmarks.stragglers import GivenActors
 from benchmarks.timing import duration_s, in_turns, ratios
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.local_evaluator import BoundEvaluator, LocalEvaluator
 from ttray.optim.modules import trainable_parameters
 from ttray.optim.shard_bound import BoundSpec, Request
@@ -40,6 +39,7 @@ from ttray.service.remote_evaluator import RemoteEvaluator
 from ttray.service.service import RolloutService
 from ttray.service.shard_cache import as_array
 from ttray.service.worker import RemoteWorker
+from ttray.settings.improvement import ImprovementSettings
 
 THREAD_ROWS = (8_640, 10**5, 10**6)
 WORKER_ROWS = (10**4, 10**5, 10**6)
@@ -76,7 +76,7 @@ class _Problem:
         return service.collect(strategy, policy_of_module(module), gamma=self.gamma, in_parts=in_parts)
 
     def spec(self, module: nn.Module, handle: BatchHandle) -> BoundSpec:
-        return self.settings.spec(module, forward_train, handle.info)
+        return BoundSpec(handle.info, module, forward_train, self.settings)
 
 
 def run_threads(report: Reporter, sizes: Sequence[int], rounds: int) -> None:

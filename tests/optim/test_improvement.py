@@ -11,11 +11,13 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from tests.support.make_batches import KINDS, info_for, random_actions, table_for
 from ttray.data.batch import Batch
 from ttray.estimators.surrogate import Surrogate
-from ttray.optim.improvement import ImprovementSettings, StaleBatchError
+from ttray.optim.improvement import StaleBatchError
 from ttray.optim.improvement import improve as improve_on
 from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.shard_bound import BoundSpec
 from ttray.plans import dcs
 from ttray.plans.quotas import trajectory_lengths
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SearchSettings
 
 GAMMA, DELTA, CLIP, OBS_SIZE = 0.9, 0.3, 1.5, 3
@@ -27,7 +29,7 @@ STRATEGIES = {
 
 def improve(policy, forward, batch, settings, *, baseline=None):
     """On a batch that is here."""
-    spec = settings.spec(policy, forward, batch.info, baseline)
+    spec = BoundSpec(batch.info, policy, forward, settings, baseline)
     with LocalEvaluator.whole(spec, batch, settings.num_threads) as holder:
         return improve_on(policy, holder, settings)
 

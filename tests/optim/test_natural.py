@@ -17,12 +17,13 @@ from ttray.data.batch import Batch
 from ttray.optim.conjugate_gradients import conjugate_gradients
 from ttray.optim.directions import NaturalDirections
 from ttray.optim.fisher import drawn, mean_product
-from ttray.optim.improvement import BoundObjective, ImprovementSettings
+from ttray.optim.improvement import BoundObjective
 from ttray.optim.line_search import LINE_SEARCHES
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.search import maximise
-from ttray.optim.shard_bound import Request
+from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.plans import dcs
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SearchSettings
 
 GAMMA = 0.9
@@ -135,7 +136,7 @@ def test_fisher_products_are_those_of_the_hessian_of_the_mean_divergence(monkeyp
     moved = parameters_to_vector(policy.parameters()).detach()
     moved = moved + 0.3 * random(len(moved), seed=2)
     settings = ImprovementSettings(gamma=GAMMA, search=SearchSettings(num_fisher_rows=10**6))
-    spec = settings.spec(policy, network.forward, batch.info)
+    spec = BoundSpec(batch.info, policy, network.forward, settings)
     with LocalEvaluator.whole(spec, batch, 2) as holder:
         objective = BoundObjective(holder, delta=0.3, max_reward=1.0)
         vectors = [random(len(moved), seed=3 + each) for each in range(3)]
@@ -176,7 +177,7 @@ def test_rows_that_are_drawn_stand_for_the_batch():
     found = {}
     for number in (10**6, 1000):
         settings = ImprovementSettings(gamma=GAMMA, search=SearchSettings(num_fisher_rows=number))
-        with LocalEvaluator.whole(settings.spec(policy, Policy.forward, batch.info), batch) as holder:
+        with LocalEvaluator.whole(BoundSpec(batch.info, policy, Policy.forward, settings), batch) as holder:
             answer = holder.answer(request)
             assert sum(len(part._fisher()._obs) for part in holder._parts) <= number + holder._num_parts
             found[number] = mean_product(answer), answer[-1].item()
@@ -268,7 +269,8 @@ def test_a_brake_moves_the_log_standard_deviations_so_many_times_less():
         search = SearchSettings(
             1, direction="natural", log_std_brake=brake, fisher_damping=1e-6, num_fisher_products=200
         )
-        spec = ImprovementSettings(gamma=GAMMA, search=search).spec(policy, Policy.forward, batch.info)
+        settings = ImprovementSettings(gamma=GAMMA, search=search)
+        spec = BoundSpec(batch.info, policy, Policy.forward, settings)
         with LocalEvaluator.whole(spec, batch) as holder:
             objective = BoundObjective(holder, delta=0.3, max_reward=1.0)
             theta = parameters_to_vector(policy.parameters()).detach()

@@ -20,7 +20,7 @@ from ttray.estimators.surrogate import bound, surrogate_of
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.objectives import BoundObjective
 from ttray.optim.run_statistics import StepRewards
-from ttray.optim.shard_bound import PartFacts, Request, WeightSums
+from ttray.optim.shard_bound import BoundSpec, PartFacts, Request, WeightSums
 from ttray.optim.shards import ROWS_OF_TWO_PARTS, TreeSum, cut, group, indices_of
 from ttray.plans import dcs
 from ttray.plans.quotas import Quota, trajectory_lengths
@@ -136,7 +136,7 @@ def case(kind, importance_weights, clip, **changes):
     how = improvement_settings(
         importance_weights=importance_weights, importance_weight_clip=clip, baseline="per_step", **changes
     )
-    spec = how.spec(policy, Policy.forward, batch.info, np.linspace(-0.5, 0.5, strategy.horizon))
+    spec = BoundSpec(batch.info, policy, Policy.forward, how, np.linspace(-0.5, 0.5, strategy.horizon))
     start = parameters_to_vector(policy.parameters()).detach()
     moved = start + 0.05 * torch.randn(start.shape, generator=torch.Generator().manual_seed(1)).double()
     return batch, spec, moved
@@ -151,7 +151,7 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
     start = parameters_to_vector(spec.module.parameters()).detach()
     rows, strategy = batch.tensors, batch.info.strategy
     surrogate = surrogate_of(importance_weights)(
-        rows, strategy, gamma=spec.gamma, importance_weight_clip=clip, baseline=spec.baseline
+        rows, strategy, gamma=spec.settings.gamma, importance_weight_clip=clip, baseline=spec.baseline
     )
     distribution = from_description(batch.info.distribution)
     target = Policy(distribution)
@@ -188,7 +188,7 @@ def test_parts_add_up_to_the_whole_with_the_same_bits_for_any_threads(
             assert weights.effective_sample_size == pytest.approx(share * weights.num_trajectories)
             expected = np.bincount(rows.t.numpy(), rows.reward.numpy())
             np.testing.assert_allclose(rewards.sums, expected, rtol=1e-12)
-            expected = step_variances(rows, strategy, spec.gamma)
+            expected = step_variances(rows, strategy, spec.settings.gamma)
             np.testing.assert_allclose(rewards.variances, expected, rtol=1e-10, atol=1e-14)
     assert all(each == found[1] for each in found.values())
 

@@ -16,7 +16,6 @@ from tests.policies.test_distributions import BOOK
 from tests.support.make_batches import KINDS
 from ttray.data.batch import Batch
 from ttray.optim.critic import values_of
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.objectives import StateObjective
 from ttray.optim.recent_batches import RecentBatch
@@ -25,6 +24,7 @@ from ttray.optim.state_improvement import WeighedStates, improve_by_states, part
 from ttray.plans import dcs
 from ttray.policies.distributions import from_description
 from ttray.settings.critic import CriticSettings, StateSettings
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SearchSettings
 
 GAMMA, LAMBDA, CLIP, H, DELTA = 0.9, 0.8, 1.5, 5.0, 0.8

@@ -19,6 +19,7 @@ from ttray.rllib.learner import forward_train
 from ttray.rllib.module import PolicyModule
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rollout.environment_facts import distribution_of
+from ttray.settings.improvement import ImprovementSettings
 
 VECTOR, IMAGE = Box(-np.inf, np.inf, (5,), np.float32), Box(0, 255, (36, 36, 3), np.uint8)
 FILTERS, NORM = [[4, 8, 4], [8, 4, 2]], {"head_fcnet_hiddens": [7], "fcnet_use_layernorm": True}
@@ -85,7 +86,7 @@ def test_fisher_products_of_modules_are_those_of_their_outputs(name, normalized,
         next(module.parameters()).requires_grad_(False)
     distribution = distribution_of(spec.action_space, "the environment")
     plan = dcs.uniform(30, 30)
-    fisher = FisherRows(rows, plan, gamma=1.0, number=1000, distribution=distribution)
+    fisher = FisherRows(rows, plan, distribution, ImprovementSettings(gamma=1.0))
     parameters = trainable_parameters(module)
     vector = torch.randn(sum(each.numel() for each in parameters), generator=torch.Generator().manual_seed(2))
     vector /= vector.norm()
@@ -118,7 +119,7 @@ def test_a_module_that_has_no_forward_derivative_is_a_clear_error():
     spec.module_class = WithoutForwardMode
     module = spec.build()
     distribution = distribution_of(spec.action_space, "the environment")
-    fisher = FisherRows(rows_of(VECTOR), dcs.uniform(30, 30), gamma=1.0, number=9, distribution=distribution)
+    fisher = FisherRows(rows_of(VECTOR), dcs.uniform(30, 30), distribution, ImprovementSettings())
     size = sum(each.numel() for each in module.parameters())
     with pytest.raises(ValueError, match="choose direction='gradient'"):
         fisher.product(forward_train, module, torch.ones(size))

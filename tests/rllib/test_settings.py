@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import ttray
 from tests.support.small import small_config, trained
 from ttray.boundary.fields import brief, to_python
-from ttray.optim.improvement import ImprovementSettings
 from ttray.plans import dcs, planners
 from ttray.rllib.settings import CHECKS
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.run import Run
 from ttray.service.service import RolloutService
 from ttray.settings.critic import CriticSettings, StateSettings
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SETTINGS, DispatchSettings, SearchSettings
 
 PLAIN = (int, float, bool, str, type(None))

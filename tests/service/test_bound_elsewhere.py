@@ -12,12 +12,14 @@ from torch.nn.utils import parameters_to_vector
 
 import ttray
 from tests.support.service import TorchMLP, local_service
-from ttray.optim.improvement import ImprovementSettings, StaleBatchError, improve
+from ttray.optim.improvement import StaleBatchError, improve
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.run_statistics import StepRewards
+from ttray.optim.shard_bound import BoundSpec
 from ttray.optim.shards import cut, indices_of
 from ttray.service import remote_evaluator
 from ttray.service.remote_evaluator import RemoteEvaluator, share
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SearchSettings
 
 PLAN = ttray.dcs.truncated(horizon=60, budget=25_000, gamma=0.95)  # six parts
@@ -37,7 +39,7 @@ def improved(module, holder):
 
 
 def spec_of(module, handle):
-    return SETTINGS.spec(module, TorchMLP.forward, handle.info)
+    return BoundSpec(handle.info, module, TorchMLP.forward, SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import ray
 import ttray
 from tests.support.environments import policy_for
 from tests.support.service import TorchMLP, service_on
-from ttray.optim.improvement import ImprovementSettings
-from ttray.optim.shard_bound import Request
+from ttray.optim.shard_bound import BoundSpec, Request
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service import builds
 from ttray.service.builds import BuildError, build
 from ttray.service.remote_evaluator import RemoteEvaluator
 from ttray.service.worker import RemoteWorker
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import SearchSettings
 
 DAM = EnvironmentMaker.of("ttray/Dam-v0")
@@ -111,7 +111,7 @@ def test_a_worker_that_comes_back_with_another_ttray_computes_no_bound(joined):
         PLAN, policy_for(DAM), gamma=0.9, in_parts=True
     )
     module = TorchMLP(policy_for(DAM))
-    spec = settings.spec(module, TorchMLP.forward, handle.info)
+    spec = BoundSpec(handle.info, module, TorchMLP.forward, settings)
     with (
         RemoteEvaluator(spec, handle, timeout_s=60.0, num_threads=1) as holder,
         pytest.raises(BuildError, match="worker 0 computes with other software"),

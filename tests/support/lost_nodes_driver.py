@@ -22,14 +22,16 @@ from tests.support.elastic import train_through
 from tests.support.environments import info_of, mixed_strategy, policy_for, probe
 from tests.support.service import TorchMLP, checked_digest, local_service, service_on
 from ttray.data.batch import digest
-from ttray.optim.improvement import ImprovementSettings, improve
+from ttray.optim.improvement import improve
 from ttray.optim.local_evaluator import LocalEvaluator
+from ttray.optim.shard_bound import BoundSpec
 from ttray.plans import dcs
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.service.handle import fetch_tables
 from ttray.service.remote_evaluator import RemoteEvaluator
 from ttray.service.service import RolloutService
 from ttray.service.worker import RemoteWorker, Work
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.training import DispatchSettings, SearchSettings
 
 MEMORY = {"object_store_memory": 100 * 2**20}
@@ -163,7 +165,7 @@ def improve_on(nodes, service, maker):
 
     def improved(holder_of):
         module = TorchMLP(policy)
-        with holder_of(settings.spec(module, TorchMLP.forward, handle.info)) as holder:
+        with holder_of(BoundSpec(handle.info, module, TorchMLP.forward, settings)) as holder:
             gain = improve(module, holder, settings)["gain"]
         return gain, parameters_to_vector(module.parameters()).detach()
 

@@ -21,9 +21,10 @@ from torch.autograd import forward_ad
 
 from ttray.data.ragged import RaggedBatch
 from ttray.estimators.surrogate import discount_per_sample
-from ttray.optim.modules import Forward
+from ttray.optim.modules import Forward, flat_gradient
 from ttray.plans.dcs import DataCollectionStrategy
 from ttray.policies.distributions import ActionDistribution
+from ttray.settings.improvement import ImprovementSettings
 
 _GOLDEN = 0.6180339887498949  # its multiples fill [0, 1) evenly, and in step with no length of trajectories
 
@@ -36,30 +37,25 @@ class FisherRows:
     Args:
         rows: Of the part.
         strategy: The plan of the whole batch.
-        gamma: The discount of the return that is optimised.
-        number: Of rows that the whole batch should draw, about.
         distribution: Of actions.
-        log_std_brake: How many times a change of a log standard deviation counts.
+        settings: The discount of the return, how many rows the whole batch should draw, and the brake.
     """
 
     def __init__(
         self,
         rows: RaggedBatch,
         strategy: DataCollectionStrategy,
-        *,
-        gamma: float,
-        number: int,
         distribution: ActionDistribution,
-        log_std_brake: float = 1.0,
+        settings: ImprovementSettings,
     ) -> None:
-        of_step = torch.from_numpy(discount_per_sample(strategy, gamma))
+        of_step = torch.from_numpy(discount_per_sample(strategy, settings.gamma))
         weights = of_step[rows.t.long()]
         up_to = torch.cumsum(of_step, 0)
         planned = up_to[rows.length - 1].sum() / torch.dot(of_step, _counts(strategy))
-        chosen, times = drawn(weights, max(round(number * planned.item()), 1))
+        chosen, times = drawn(weights, max(round(settings.search.num_fisher_rows * planned.item()), 1))
         self._obs = rows.obs[chosen]
         self._weights = times * (weights.sum() / times.sum())
-        self._distribution, self._log_std_brake = distribution, log_std_brake
+        self._distribution, self._log_std_brake = distribution, settings.search.log_std_brake
 
     def product(self, forward: Forward, module: nn.Module, vector: Tensor) -> Tensor:
         """`[parameters + 1]`, the sum over the rows of w Jᵀ M J v, and that of their weights w.
@@ -73,12 +69,7 @@ class FisherRows:
         with torch.no_grad():
             pulled = self._distribution.fisher_product(inputs, moved, self._log_std_brake)
             pulled = (pulled * self._weights[:, None]).to(inputs.dtype)
-        gradients = torch.autograd.grad(inputs, parameters, pulled, allow_unused=True)
-        products = [
-            (torch.zeros_like(p) if g is None else g).reshape(-1).double()
-            for g, p in zip(gradients, parameters, strict=True)
-        ]
-        return torch.cat([*products, self._weights.sum()[None]])
+        return torch.cat([flat_gradient(inputs, parameters, pulled), self._weights.sum()[None]])
 
 
 def mean_product(total: Tensor) -> Tensor:

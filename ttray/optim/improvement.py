@@ -9,87 +9,22 @@ with them, which costs no pass of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import field
-from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ttray.boundary.fields import check_kind
 from ttray.data.batch import BatchInfo
 from ttray.estimators.surrogate import Sums
 from ttray.numerics.threads import torch_threads
 from ttray.optim.local_evaluator import BoundEvaluator
-from ttray.optim.modules import Forward, trainable_parameters
+from ttray.optim.modules import trainable_parameters
 from ttray.optim.objectives import BoundObjective
 from ttray.optim.part_facts import PartFacts, WeightSums
 from ttray.optim.search import maximise
-from ttray.optim.shard_bound import BoundSpec, Request, Values
-from ttray.settings.critic import CriticSettings, StateSettings
-from ttray.settings.model import Rule, settings_class
-from ttray.settings.training import ObjectiveSettings, SearchSettings
-
-
-@settings_class
-class ImprovementSettings(ObjectiveSettings):
-    """What an improvement needs to know: what is optimised, and how the bound is climbed."""
-
-    search: Annotated[SearchSettings, Rule(partial(check_kind, kind=SearchSettings), "SearchSettings")] = (
-        field(default_factory=SearchSettings)
-    )
-
-    @property
-    def num_threads(self) -> int:
-        """How many threads evaluate parts in this process."""
-        return self.num_learner_threads or torch.get_num_threads()
-
-    critic: Annotated[CriticSettings, Rule(partial(check_kind, kind=CriticSettings), "CriticSettings")] = (
-        field(default_factory=CriticSettings)
-    )
-    states: Annotated[StateSettings, Rule(partial(check_kind, kind=StateSettings), "StateSettings")] = field(
-        default_factory=StateSettings
-    )
-
-    def spec(
-        self,
-        module: nn.Module,
-        forward: Forward,
-        info: BatchInfo,
-        baseline: ArrayLike | None = None,
-        values: Values | None = None,
-    ) -> BoundSpec:
-        """What evaluators of parts need to know.
-
-        Args:
-            module: The policy that sampled the batch.
-            forward: How to call it, or a copy of it.
-            info: The batch.
-            baseline: b_t, `[horizon]`, which must not depend on the batch; needed if the settings have one.
-            values: What a critic says of rows, likewise.
-        """
-        given = "value" if values is not None else "none" if baseline is None else "per_step"
-        if given != self.baseline:
-            raise ValueError(
-                f"the settings have baseline={self.baseline!r}, the batch came with {given!r}; pass the "
-                "values that belong to the batch if it has any"
-            )
-        return BoundSpec(
-            info,
-            module,
-            forward,
-            self.gamma,
-            self.importance_weights,
-            self.importance_weight_clip,
-            None if baseline is None else np.asarray(baseline, dtype=np.float64),
-            self.penalty,
-            values,
-            self.search.num_fisher_rows,
-            self.search.log_std_brake,
-        )
+from ttray.optim.shard_bound import Request
+from ttray.settings.improvement import ImprovementSettings
 
 
 class StaleBatchError(RuntimeError):

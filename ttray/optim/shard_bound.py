@@ -21,11 +21,12 @@ from ttray.data.ragged import RaggedBatch
 from ttray.estimators.advantages import CriticValues, SurprisingRows
 from ttray.estimators.surrogate import surrogate_of
 from ttray.optim.fisher import FisherRows
-from ttray.optim.modules import Forward
+from ttray.optim.modules import Forward, flat_gradient
 from ttray.optim.part_facts import NAMED_AT_MOST, FirstValues, PartFacts, WeightSums
 from ttray.plans.reward_variances import centred_products
 from ttray.policies.distributions import Comparison, from_description
 from ttray.policies.running_mean_std import RunningMeanStd
+from ttray.settings.improvement import ImprovementSettings
 
 Values: TypeAlias = Callable[[nn.Module, RaggedBatch], CriticValues]
 """From a module with a critic, or a copy of it, to what that says of rows."""
@@ -41,28 +42,29 @@ class BoundSpec:
         info: The batch.
         module: The policy as it sampled the batch.
         forward: How to call it, or a copy of it.
-        gamma: The discount, 0 < γ ≤ 1.
-        importance_weights: "trajectory" or "per_decision".
-        importance_weight_clip: Upper limit of a weight in the estimate, or None.
-        baseline: b_t, `[horizon]`, or None.
-        penalty: "largest" or "second_moment", see `estimators.surrogate`.
-        values: What a critic says of rows, from a copy of the module; or None. Then what is weighted are its
-            surprises.
-        num_fisher_rows: How many rows the metric of natural directions is a mean of, about.
-        log_std_brake: How many times a change of a log standard deviation counts in it.
+        settings: Of the training.
+        baseline: b_t, `[horizon]`, which must not depend on the batch; where the settings have one.
+        values: What a critic says of rows, from a copy of the module, where the settings have one. Then what
+            is weighted are its surprises.
+
+    Raises:
+        ValueError: The settings ask for another baseline than is given.
     """
 
     info: BatchInfo
     module: nn.Module
     forward: Forward
-    gamma: float
-    importance_weights: str = "trajectory"
-    importance_weight_clip: float | None = None
+    settings: ImprovementSettings
     baseline: NDArray[np.float64] | None = None
-    penalty: str = "largest"
     values: Values | None = None
-    num_fisher_rows: int = 1000
-    log_std_brake: float = 1.0
+
+    def __post_init__(self) -> None:
+        given = "value" if self.values is not None else "none" if self.baseline is None else "per_step"
+        if given != self.settings.baseline:
+            raise ValueError(
+                f"the settings have baseline={self.settings.baseline!r}, the batch came with {given!r}; pass "
+                "the values that belong to the batch if it has any"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,7 @@ class Part:
     """
 
     def __init__(self, spec: BoundSpec, module: nn.Module, rows: RaggedBatch, first: int) -> None:
-        self._spec, self._rows = spec, rows
+        self._spec, self._rows, settings = spec, rows, spec.settings
         distribution = from_description(spec.info.distribution)
         with torch.no_grad():
             behaviour = spec.forward(module, rows.obs)
@@ -118,15 +120,15 @@ class Part:
         first_values = None
         self._weighted, self._of_first_states = rows, 0.0
         if spec.values is not None:
-            found = SurprisingRows.of(rows, spec.values(module, rows), spec.gamma)
+            found = SurprisingRows.of(rows, spec.values(module, rows), settings.gamma)
             self._weighted = found.rows
-            first_values = FirstValues.of(found.first_values, spec.info.strategy.horizon, spec.gamma)
+            first_values = FirstValues.of(found.first_values, spec.info.strategy.horizon, settings.gamma)
             self._of_first_states = first_values.total / int(spec.info.strategy.samples_per_step[0])
-        self._surrogate = surrogate_of(spec.importance_weights, spec.penalty)(
+        self._surrogate = surrogate_of(settings.importance_weights, settings.penalty)(
             self._weighted,
             spec.info.strategy,
-            gamma=spec.gamma,
-            importance_weight_clip=spec.importance_weight_clip,
+            gamma=settings.gamma,
+            importance_weight_clip=settings.importance_weight_clip,
             baseline=spec.baseline,
         )
         # Against itself every ratio and every divergence is 1, to the last bit: that needs no forward pass.
@@ -157,7 +159,7 @@ class Part:
             case "products":
                 assert request.values is not None
                 products = centred_products(
-                    self._rows, self._spec.info.strategy, self._spec.gamma, request.values.numpy()
+                    self._rows, self._spec.info.strategy, self._spec.settings.gamma, request.values.numpy()
                 )
                 return torch.from_numpy(products)
             case "moments":
@@ -186,12 +188,7 @@ class Part:
         if self._fisher_rows is None:
             spec = self._spec
             self._fisher_rows = FisherRows(
-                self._rows,
-                spec.info.strategy,
-                gamma=spec.gamma,
-                number=spec.num_fisher_rows,
-                distribution=from_description(spec.info.distribution),
-                log_std_brake=spec.log_std_brake,
+                self._rows, spec.info.strategy, from_description(spec.info.distribution), spec.settings
             )
         return self._fisher_rows
 
@@ -199,13 +196,7 @@ class Part:
         with torch.enable_grad():
             sums = self._surrogate.sums(self._compare(self._spec.forward(module, self._rows.obs)))
             value = sums.estimate + of_penalty * sums.penalty if of_penalty else sums.estimate
-            gradients = torch.autograd.grad(value, parameters, allow_unused=True)
-        return torch.cat(
-            [
-                (torch.zeros_like(p) if g is None else g).reshape(-1).double()
-                for g, p in zip(gradients, parameters, strict=True)
-            ]
-        )
+            return flat_gradient(value, parameters)
 
 
 def _per_step(rows: RaggedBatch, horizon: int) -> Tensor:

@@ -24,7 +24,6 @@ from ttray.estimators.surrogate import Sums
 from ttray.numerics.threads import torch_threads
 from ttray.optim.critic import Critic, values_of
 from ttray.optim.fisher import FisherRows
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.modules import Forward, trainable_parameters
 from ttray.optim.objectives import StateObjective
@@ -36,6 +35,7 @@ from ttray.optim.shard_bound import Request
 from ttray.optim.shards import number_of_parts
 from ttray.optim.state_part import StatePart, StateSpec
 from ttray.policies.distributions import ActionDistribution, from_description
+from ttray.settings.improvement import ImprovementSettings
 
 _SMALLEST_SPREAD = 1e-12
 
@@ -182,7 +182,7 @@ def part_makers(
 
     Every row has a weight of its own, so they may be cut anywhere.
     """
-    spec = StateSpec(forward, distribution, settings.importance_weight_clip, settings.states.entropy_weight)
+    spec = StateSpec(forward, distribution, settings)
     columns: tuple[Tensor, ...] = (
         torch.cat([batch.rows.obs for batch in batches]),
         torch.cat([batch.rows.action for batch in batches]),
@@ -194,22 +194,9 @@ def part_makers(
     pieces = list(zip(*(column.tensor_split(number) for column in columns), strict=True))
 
     def maker(index: int) -> Callable[[nn.Module], StatePart]:
-        fisher = _fisher_rows(newest, distribution, settings) if index == 0 else None
+        # How far a step goes is judged where the policy of now went.
+        fisher = FisherRows(newest.rows, newest.strategy, distribution, settings) if index == 0 else None
         obs, action, weights, advantages, log_shares = (piece.clone() for piece in pieces[index])
         return lambda module: StatePart(spec, module, obs, action, weights, advantages, log_shares, fisher)
 
     return [maker(index) for index in range(number)]
-
-
-def _fisher_rows(
-    newest: RecentBatch, distribution: ActionDistribution, settings: ImprovementSettings
-) -> FisherRows:
-    """How far a step goes is judged where the policy of now went."""
-    return FisherRows(
-        newest.rows,
-        newest.strategy,
-        gamma=settings.gamma,
-        number=settings.search.num_fisher_rows,
-        distribution=distribution,
-        log_std_brake=settings.search.log_std_brake,
-    )

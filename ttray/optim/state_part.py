@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ttray.optim.fisher import FisherRows
-from ttray.optim.modules import Forward
+from ttray.optim.modules import Forward, flat_gradient
 from ttray.optim.part_facts import WeightSums
 from ttray.optim.shard_bound import Request
 from ttray.policies.distributions import ActionDistribution
+from ttray.settings.improvement import ImprovementSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +29,12 @@ class StateSpec:
     Attributes:
         forward: How to call the module, or a copy of it.
         distribution: Of actions.
-        importance_weight_clip: Upper limit of a ratio, or None.
-        entropy_weight: What the policy's entropy counts for.
+        settings: Of the training.
     """
 
     forward: Forward
     distribution: ActionDistribution
-    importance_weight_clip: float | None = None
-    entropy_weight: float = 0.0
+    settings: ImprovementSettings
 
 
 class StatePart:
@@ -66,7 +65,7 @@ class StatePart:
         self._spec, self._obs, self._fisher = spec, obs, fisher
         self._weights, self._weighted_advantages = weights, weights * advantages
         self._log_shares = log_shares
-        clip = spec.importance_weight_clip
+        clip = spec.settings.importance_weight_clip
         self._log_clip = math.inf if clip is None else math.log(clip)
         with torch.no_grad():
             self._compare = spec.distribution.comparison(spec.forward(module, obs), action)
@@ -90,21 +89,15 @@ class StatePart:
         # Clipping the logarithm keeps the gradient of an overflowing ratio at 0 instead of 0 · inf.
         ratios = torch.exp((compared.log_ratio + self._log_shares).clamp(max=self._log_clip))
         estimate = torch.dot(ratios, self._weighted_advantages)
-        if self._spec.entropy_weight:
+        if of_entropy := self._spec.settings.states.entropy_weight:
             entropy = self._spec.distribution.entropy(target)
-            estimate = estimate + self._spec.entropy_weight * torch.dot(self._weights, entropy)
+            estimate = estimate + of_entropy * torch.dot(self._weights, entropy)
         return estimate, torch.dot(self._weights, compared.log_renyi2)
 
     def _gradient(self, module: nn.Module, parameters: list[nn.Parameter], of_penalty: float) -> Tensor:
         with torch.enable_grad():
             estimate, divergence = self._sums(self._spec.forward(module, self._obs))
-            gradients = torch.autograd.grad(estimate + of_penalty * divergence, parameters, allow_unused=True)
-        return torch.cat(
-            [
-                (torch.zeros_like(p) if g is None else g).reshape(-1).double()
-                for g, p in zip(gradients, parameters, strict=True)
-            ]
-        )
+            return flat_gradient(estimate + of_penalty * divergence, parameters)
 
     def _fisher_product(self, module: nn.Module, parameters: list[nn.Parameter], request: Request) -> Tensor:
         if self._fisher is None:

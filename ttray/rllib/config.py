@@ -14,7 +14,6 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ttray.boundary.fields import Check, coerce
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.shards import ROWS_OF_TWO_PARTS
 from ttray.plans import planners
 from ttray.plans.dcs import DataCollectionStrategy
@@ -29,6 +28,7 @@ from ttray.rllib.settings import CHECKS, lists_settings
 from ttray.rollout.environment_facts import EnvironmentFacts
 from ttray.service.worker_needs import WorkerNeeds
 from ttray.settings.critic import CriticSettings, StateSettings
+from ttray.settings.improvement import ImprovementSettings
 from ttray.settings.rules import check_num_env_runners
 from ttray.settings.training import (
     SETTINGS,

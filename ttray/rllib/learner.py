@@ -23,7 +23,7 @@ from ttray.data.batch import BatchInfo
 from ttray.data.ragged import RaggedBatch
 from ttray.estimators.advantages import CriticValues
 from ttray.optim.critic import fit, values_of
-from ttray.optim.improvement import ImprovementSettings, check_sampled_by, improve
+from ttray.optim.improvement import check_sampled_by, improve
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.recent_batches import RecentBatch
 from ttray.optim.run_statistics import RunStatistics, StepRewards
@@ -35,6 +35,7 @@ from ttray.rllib.torch_policy import observation_structure
 from ttray.service.builds import build
 from ttray.service.handle import BatchHandle
 from ttray.service.remote_evaluator import RemoteEvaluator
+from ttray.settings.improvement import ImprovementSettings
 
 
 @dataclasses.dataclass
@@ -113,10 +114,11 @@ class WholeBatchLearner(TorchLearner):
     ) -> tuple[dict[str, Any], RunStatistics]:
         """Improves the module by the bound; returns metrics, and what is known after the batch."""
         info, has_critic = handle.info, settings.baseline == "value"
-        spec = settings.spec(
+        spec = BoundSpec(
+            info,
             module,
             forward_train,
-            info,
+            settings,
             statistics.baseline.values() if settings.baseline == "per_step" else None,
             critics_values if has_critic else None,
         )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttray.optim.improvement import ImprovementSettings
 from ttray.optim.recent_batches import RecentBatch
 from ttray.optim.run_statistics import RunStatistics, StepRewards
 from ttray.optim.state_improvement import improve_by_states
@@ -17,6 +16,7 @@ from ttray.rllib.critic_module import critic_of
 from ttray.rllib.learner import WholeBatchLearner, forward_train, taught
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.service.handle import BatchHandle
+from ttray.settings.improvement import ImprovementSettings
 
 
 def _per_step(t: NDArray[Any], horizon: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
