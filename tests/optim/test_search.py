@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ttray.optim.line_search import LINE_SEARCHES
+from ttray.optim.line_search import LINE_SEARCHES, HalfLine
 from ttray.optim.search import maximise
 from ttray.settings.training import SearchSettings
 
@@ -82,11 +82,13 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.parametrize("first_size", [0.05, 1.0, 30.0])
 def test_the_cubic_gains_as_much_as_the_parabola(name, first_size):
-    common = {"start_value": 0.0, "gain_tolerance": 1e-4, "max_evaluations": 30}
+    common = {"gain_tolerance": 1e-4, "max_evaluations": 30}
     start, direction = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     line, other = Line(LINES[name]), Line(LINES[name])
-    found = LINE_SEARCHES["cubic"].find(line, start, direction, first_size=first_size, **common)
-    books = LINE_SEARCHES["parabola"].find(other, start, direction, first_size=1.0, **common)
+    found = LINE_SEARCHES["cubic"].find(
+        HalfLine(line, start, direction, 0.0), first_size=first_size, **common
+    )
+    books = LINE_SEARCHES["parabola"].find(HalfLine(other, start, direction, 0.0), first_size=1.0, **common)
     assert found.gain >= (0.75 if name == "a kink" else 0.98) * books.gain - 1e-4
     assert found.gain == max(0.0, *map(LINES[name], line.sizes))
     assert found.num_evaluations == len(line.sizes) <= max(len(other.sizes), 12)

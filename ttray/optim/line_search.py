@@ -54,7 +54,7 @@ class LineSearch:
     """How a line is searched.
 
     Attributes:
-        find: From a point and a direction to a step, see `parabolic_search`.
+        find: From a half line to a step on it, see `parabolic_search`.
         starts_at_last_size: Whether a line starts at the step size that the line before ended with. The
             paper's start at the one that would gain 1.
     """
@@ -67,8 +67,15 @@ class LineSearch:
         return last_size if self.starts_at_last_size and last_size is not None else 1.0
 
 
-class _HalfLine:
-    """The points from `start` along `direction`, counting what is evaluated on them."""
+class HalfLine:
+    """The points from a start along a direction; counts what is evaluated on them.
+
+    Args:
+        objective: What is maximised.
+        start: Its parameters there.
+        direction: α·g, along which the slope in ε is 1.
+        start_value: The objective at the start.
+    """
 
     def __init__(self, objective: Objective, start: Tensor, direction: Tensor, start_value: float) -> None:
         self._objective, self._start, self._direction = objective, start, direction
@@ -95,22 +102,12 @@ class _HalfLine:
 
 
 def parabolic_search(
-    objective: Objective,
-    start: Tensor,
-    direction: Tensor,
-    *,
-    start_value: float,
-    first_size: float,
-    gain_tolerance: float,
-    max_evaluations: int,
+    line: HalfLine, *, first_size: float, gain_tolerance: float, max_evaluations: int
 ) -> Step:
     """The paper's: a parabola through the start (slope 1) and the last candidate, whose top is the next.
 
     Args:
-        objective: What is maximised.
-        start: Parameters to start from.
-        direction: α·g, along which the slope in ε is 1.
-        start_value: The objective at the start.
+        line: What is searched.
         first_size: The first candidate.
         gain_tolerance: Stop when a candidate is not better than the last by more than this.
         max_evaluations: Stop after so many candidates.
@@ -118,7 +115,6 @@ def parabolic_search(
     Returns:
         The last candidate that was better than the one before it.
     """
-    line = _HalfLine(objective, start, direction, start_value)
     size, accepted_size, accepted_gain = first_size, 0.0, -math.inf
     while line.num_evaluations < max_evaluations:
         gain = line.gain(size)
@@ -135,22 +131,12 @@ def parabolic_search(
     return line.step(accepted_size, accepted_gain)
 
 
-def binary_search(
-    objective: Objective,
-    start: Tensor,
-    direction: Tensor,
-    *,
-    start_value: float,
-    first_size: float,
-    gain_tolerance: float,
-    max_evaluations: int,
-) -> Step:
+def binary_search(line: HalfLine, *, first_size: float, gain_tolerance: float, max_evaluations: int) -> Step:
     """Doubles the step while it gains, then bisects towards the first step that did not.
 
     Arguments and result as in `parabolic_search`; stops when the bracket would change the step by less
     than one part in 1,000, or a bisection gains less than the tolerance.
     """
-    line = _HalfLine(objective, start, direction, start_value)
     size, accepted_size, accepted_gain = first_size, 0.0, 0.0
     too_far = math.inf
     while line.num_evaluations < max_evaluations and size - accepted_size > 1e-3 * size:
@@ -171,16 +157,7 @@ _REACH = 4.0  # times the best size: no model is trusted beyond, nor a point as 
 _SHRINK = 0.1  # at most to this share of a size that is too long
 
 
-def cubic_search(
-    objective: Objective,
-    start: Tensor,
-    direction: Tensor,
-    *,
-    start_value: float,
-    first_size: float,
-    gain_tolerance: float,
-    max_evaluations: int,
-) -> Step:
+def cubic_search(line: HalfLine, *, first_size: float, gain_tolerance: float, max_evaluations: int) -> Step:
     """Fits a cubic through the start (slope 1), the best candidate and the one next to it.
 
     Finds the same tops as the parabola with about half of its evaluations: from the second line on it starts
@@ -190,7 +167,6 @@ def cubic_search(
 
     Arguments and result as in `parabolic_search`; the best candidate is accepted.
     """
-    line = _HalfLine(objective, start, direction, start_value)
     known: dict[float, float] = {0.0: 0.0}
     size, best = first_size, 0.0
     while line.num_evaluations < max_evaluations:
@@ -260,21 +236,13 @@ _GROWTH = 1.6
 
 
 def geometric_search(
-    objective: Objective,
-    start: Tensor,
-    direction: Tensor,
-    *,
-    start_value: float,
-    first_size: float,
-    gain_tolerance: float,
-    max_evaluations: int,
+    line: HalfLine, *, first_size: float, gain_tolerance: float, max_evaluations: int
 ) -> Step:
     """Grows the step by 1.6 while it gains; if the first does not, halves it until one does.
 
     Has no model of the objective, and so needs a first size that is about right. Arguments and result as in
     `parabolic_search`; the best candidate is accepted.
     """
-    line = _HalfLine(objective, start, direction, start_value)
     size, best, most = first_size, 0.0, 0.0
     while line.num_evaluations < max_evaluations:
         gain = line.gain(size)

@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor
 
 from ttray.optim.directions import directions
-from ttray.optim.line_search import LINE_SEARCHES, Objective
+from ttray.optim.line_search import LINE_SEARCHES, HalfLine, Objective
 from ttray.settings.training import SearchSettings
 
 StopReason = Literal["max_iterations", "small_gradient", "small_gain", "nonfinite_gradient"]
@@ -103,10 +103,7 @@ def maximise(
             break
         num_products += line.num_products
         step = line_search.find(
-            objective,
-            parameters,
-            line.direction,
-            start_value=value,
+            HalfLine(objective, parameters, line.direction, value),
             first_size=line.first_size,
             gain_tolerance=settings.gain_tolerance,
             max_evaluations=settings.max_line_search_evaluations,
