@@ -16,10 +16,10 @@ from benchmarks.methods import training
 from benchmarks.report import Finding, Reporter, Result, short
 from benchmarks.return_targets import GOALS, Goal
 from paper import markdown
+from paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.numerics.threads import torch_threads
 from ttray.runs.directories import runs_directory
 from ttray.runs.drawing import PALETTE, STYLES, subplots
-from ttray.runs.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.service.connection import connect
 
 GOAL_NAMES = ("dam-0.95", "supply-chain-0.95", "cartpole-0.99")

@@ -29,11 +29,11 @@ from benchmarks.control_methods import METHODS, ZOO, Learning
 from benchmarks.control_tasks import TASKS, ControlTask
 from benchmarks.cost import reached_at
 from benchmarks.report import Finding, Reporter, Result
+from paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.data.trajectories import trajectories_of
 from ttray.numerics.threads import torch_threads
 from ttray.plans import dcs
 from ttray.runs.directories import runs_directory
-from ttray.runs.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 
 SEEDS = (3, 4, 5, 6, 7)
 """Settings were chosen on 0 to 2."""

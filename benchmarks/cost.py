@@ -24,9 +24,9 @@ from statistics import fmean
 from benchmarks.methods import METHODS, Advance
 from benchmarks.report import Finding, Reporter, Result
 from benchmarks.return_targets import GOALS, MAX_SECONDS, Goal
+from paper.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.numerics.threads import torch_threads
 from ttray.runs.directories import runs_directory
-from ttray.runs.trials import Row, Trial, TrialsInterrupted, is_finished, rows_of, run_trials
 from ttray.service.connection import connect
 
 WINDOW = 3  # iterations whose mean return has to reach a level: one lucky batch does not count

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from paper import markdown
 from paper.claims import tables
 from paper.figures import dcs, evaluation, learning
+from paper.trials import OnFinished, Trial, is_finished, rows_of, run_trials
 from ttray.boundary.fields import check_count
 from ttray.boundary.files import read_object
 from ttray.runs.presets import PAPER_PRESETS
-from ttray.runs.trials import OnFinished, Trial, is_finished, rows_of, run_trials
 from ttray.runs.versions import versions
 from ttray.service.cpu_types import cpu_type
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from paper import markdown
+from paper.trials import Row, Trial
 from ttray.plans import dcs, planners
 from ttray.runs.drawing import PALETTE, STYLES, save, subplots
-from ttray.runs.trials import Row, Trial
 
 SHAPE_GAMMAS = (0.9, 0.95, 0.99, 0.999)
 SHAPES = ((100, 5000), (10, 50), (10, 500), (10, 5000))  # (T, Λ): the main figure, then the appendix's

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from paper import markdown
+from paper.trials import Row, Trial
 from ttray.data.ragged import RaggedBatch
 from ttray.envs.evaluation import expected_return
 from ttray.estimators.intervals import mean_interval
@@ -28,7 +29,6 @@ from ttray.plans.dcs import DataCollectionStrategy
 from ttray.policies.distributions import Categorical
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.runs.drawing import PALETTE, STYLES, save, subplots
-from ttray.runs.trials import Row, Trial
 from ttray.service.service import RolloutService
 
 HORIZONS = (100, 1000, 2000)

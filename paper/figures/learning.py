@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from paper import markdown
+from paper.trials import Row, Trial
 from ttray.estimators.intervals import difference_interval, mean_interval
 from ttray.runs.comparison import LAST, final_return, with_interval
 from ttray.runs.curve_pictures import PER_DECISION, draw_curve_grid
@@ -24,7 +25,6 @@ from ttray.runs.directories import locked
 from ttray.runs.presets import PAPER_PRESETS
 from ttray.runs.run import Run
 from ttray.runs.training import train_run
-from ttray.runs.trials import Row, Trial
 
 ITERATIONS = {
     "ttray/CorridorSparse-v0": 40,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from paper.reproduction import figures
-from ttray.runs.trials import run_trials
+from paper.trials import run_trials
 
 FIGURE = ("evaluation-on-policy", "--runs", "1", "--horizon", "11")  # for `python -m paper`
 

@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from enum import IntEnum
 from functools import cache
@@ -26,7 +26,7 @@ from rich.text import Text
 from ttray.boundary.printable import printable
 from ttray.cli.standard_streams import prepare_streams
 from ttray.registration import when_imported
-from ttray.runs.signals import Stopped, interrupting_signals
+from ttray.runs.signals import Stopped, Unfinished, interrupting_signals
 from ttray.service.connection import quieten
 from ttray.service.variables import environment
 
@@ -80,6 +80,9 @@ def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
                 f"{stop}; run the same command again to go on from {stop.checkpoint}",
                 128 + stop.signal_number,
             )
+        except Unfinished as stop:
+            number = received[0] if received else signal.SIGINT
+            _leave(f"{stop}; run the same command again to go on", 128 + number)
         except (KeyboardInterrupt, SystemExit):
             if received:  # typer makes an exit of an interruption
                 _leave(f"stopped by {signal.Signals(received[0]).name}", 128 + received[0])
@@ -89,20 +92,15 @@ def run(app: typer.Typer, arguments: list[str] | None = None) -> NoReturn:
         except (RuntimeError, OSError) as problem:
             _leave(f"error: {problem}", ExitCode.FAILED)
         except Exception as problem:
-            _leave_for_ray(problem, received)
+            _leave_for_ray(problem)
             raise
     raise AssertionError("a typer application ends with SystemExit")
 
 
-def _leave_for_ray(problem: Exception, received: Sequence[int]) -> None:
-    """Leaves if the problem is one of Ray's, or of trials on it."""
+def _leave_for_ray(problem: Exception) -> None:
+    """Leaves if the problem is one of Ray's."""
     from ray.exceptions import RayError  # here, because most commands neither fail nor need Ray
 
-    from ttray.runs.trials import TrialsInterrupted
-
-    if isinstance(problem, TrialsInterrupted):
-        number = received[0] if received else signal.SIGINT
-        _leave(f"{problem}; run the same command again to go on", 128 + number)
     if isinstance(problem, RayError):
         _leave(f"error: {problem}", ExitCode.FAILED)
 

@@ -27,7 +27,6 @@ from ttray.rollout.row_generators import RowGenerators
 _PACKAGES = ("stable_baselines3", "sb3_contrib")
 # What acting needs nothing of.
 _LEFT_OUT = ("critic", "critic_target", "actor_target", "q_net_target", "quantile_net_target", "optimizer")
-_DRAWS_NOTHING = ("TD3Policy", "ARSPolicy")
 
 
 def is_model(source: Any) -> bool:

@@ -11,6 +11,10 @@ from pathlib import Path
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Unfinished(Exception):
+    """Work was interrupted; what is finished is kept, and the same call goes on from there."""
+
+
 class Stopped(Exception):
     """Training was stopped by a signal; its checkpoint is complete.
 

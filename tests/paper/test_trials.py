@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from paper import trials as trials_module
+from paper.trials import Trial, rows_of, run_trials
 from tests.support.programs import joining
 from tests.support.room import room_for
-from ttray.runs import trials as trials_module
-from ttray.runs.trials import Trial, rows_of, run_trials
 from ttray.runs.versions import versions
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +164,7 @@ from functools import partial
 from pathlib import Path
 
 from ttray.service.connection import connect
-from ttray.runs.trials import Trial, TrialsInterrupted, run_trials
+from paper.trials import Trial, TrialsInterrupted, run_trials
 
 notes, directory = map(Path, sys.argv[1:])
 
@@ -196,7 +196,7 @@ def test_experiment_that_is_interrupted_and_killed_keeps_what_is_finished_and_go
         process = subprocess.Popen(
             [sys.executable, str(script), str(notes), str(directory)],
             cwd=ROOT,
-            env=joining(),
+            env=joining() | {"PYTHONPATH": str(ROOT)},  # it is not installed
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,

@@ -25,6 +25,7 @@ from ray import tune
 
 from ttray.boundary.fields import brief
 from ttray.boundary.files import read_object
+from ttray.runs.signals import Unfinished
 from ttray.runs.versions import versions
 from ttray.service.builds import build, check_build
 
@@ -55,7 +56,7 @@ class TrialError(RuntimeError):
     """The error of a trial elsewhere, with its traceback."""
 
 
-class TrialsInterrupted(Exception):
+class TrialsInterrupted(Unfinished):
     """Not all trials ran; the finished ones are kept."""
 
 
