@@ -7,7 +7,8 @@ not run it, and it holds several discounts because the other values are the same
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -65,8 +66,12 @@ class BoundPreset(Preset):
 
 _Kind = TypeVar("_Kind", bound=Preset)
 
+# Quick ones have these in common.
+_fast = partial(
+    BoundPreset, importance_weights="per_decision", baseline="per_step", importance_weight_clip=10.0
+)
 _FAST = (
-    BoundPreset(
+    _fast(
         name="dam-fast",
         environment="ttray/Dam-v0",
         horizon=360,
@@ -75,11 +80,8 @@ _FAST = (
         hidden_sizes=(64, 32),
         delta=0.8,
         num_offline_iterations=10,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
-    BoundPreset(
+    _fast(
         name="corridor-dense-fast",
         environment="ttray/CorridorDense-v0",
         horizon=1000,
@@ -88,11 +90,8 @@ _FAST = (
         hidden_sizes=(64, 32),
         delta=0.9,
         num_offline_iterations=10,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
-    BoundPreset(
+    _fast(
         name="supply-chain-fast",
         environment="ttray/SupplyChain-v0",
         horizon=30,
@@ -101,11 +100,8 @@ _FAST = (
         hidden_sizes=(100, 50, 25),
         delta=0.9,
         num_offline_iterations=20,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
-    BoundPreset(
+    _fast(
         name="reacher-fast",
         environment="ttray/Reacher-v0",
         horizon=200,
@@ -114,11 +110,8 @@ _FAST = (
         hidden_sizes=(100, 50, 25),
         delta=0.8,
         num_offline_iterations=20,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
-    BoundPreset(
+    _fast(
         name="cartpole-fast",
         environment="CartPole-v1",
         horizon=500,
@@ -127,11 +120,8 @@ _FAST = (
         hidden_sizes=(64, 32),
         delta=0.9,
         num_offline_iterations=10,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
-    BoundPreset(
+    _fast(
         name="inverted-pendulum-fast",
         environment="InvertedPendulum-v5",
         horizon=1000,
@@ -140,120 +130,85 @@ _FAST = (
         hidden_sizes=(64, 32),
         delta=0.9,
         num_offline_iterations=10,
-        importance_weights="per_decision",
-        baseline="per_step",
-        importance_weight_clip=10.0,
     ),
 )
 
+
+def _with_smaller(preset: BoundPreset, budget: int, **others: Any) -> tuple[BoundPreset, BoundPreset]:
+    """A preset, and the same with a smaller budget and what else differs then."""
+    return preset, replace(preset, name=f"{preset.name}-{budget}", budget=budget, **others)
+
+
 _PAPER = (
-    BoundPreset(
-        name="corridor-sparse",
-        environment="ttray/CorridorSparse-v0",
-        horizon=100,
-        budget=2500,
-        gammas=(0.999, 0.995, 0.99),
-        hidden_sizes=(64, 32),
-        delta=0.9,
-        num_offline_iterations=10,
-        importance_weight_clip=100.0,
-    ),
-    BoundPreset(
-        name="corridor-sparse-1300",
-        environment="ttray/CorridorSparse-v0",
-        horizon=100,
+    *_with_smaller(
+        BoundPreset(
+            name="corridor-sparse",
+            environment="ttray/CorridorSparse-v0",
+            horizon=100,
+            budget=2500,
+            gammas=(0.999, 0.995, 0.99),
+            hidden_sizes=(64, 32),
+            delta=0.9,
+            num_offline_iterations=10,
+            importance_weight_clip=100.0,
+        ),
         budget=1300,
-        gammas=(0.999, 0.995, 0.99),
-        hidden_sizes=(64, 32),
-        delta=0.9,
-        num_offline_iterations=10,
-        importance_weight_clip=100.0,
     ),
-    BoundPreset(
-        name="corridor-dense",
-        environment="ttray/CorridorDense-v0",
-        horizon=1000,
-        budget=25000,
-        gammas=(0.999, 0.995, 0.99),
-        hidden_sizes=(64, 32),
-        delta=0.7,
-        num_offline_iterations=10,
-        importance_weight_clip=100.0,
-    ),
-    BoundPreset(
-        name="corridor-dense-15000",
-        environment="ttray/CorridorDense-v0",
-        horizon=1000,
+    *_with_smaller(
+        BoundPreset(
+            name="corridor-dense",
+            environment="ttray/CorridorDense-v0",
+            horizon=1000,
+            budget=25000,
+            gammas=(0.999, 0.995, 0.99),
+            hidden_sizes=(64, 32),
+            delta=0.7,
+            num_offline_iterations=10,
+            importance_weight_clip=100.0,
+        ),
         budget=15000,
-        gammas=(0.999, 0.995, 0.99),
-        hidden_sizes=(64, 32),
-        delta=0.7,
-        num_offline_iterations=10,
-        importance_weight_clip=100.0,
     ),
-    BoundPreset(
-        name="dam",
-        environment="ttray/Dam-v0",
-        horizon=360,
-        budget=8640,
-        gammas=(0.999, 0.995, 0.95),
-        hidden_sizes=(64, 32),
-        delta=0.7,
-        num_offline_iterations=10,
-    ),
-    BoundPreset(
-        name="dam-4320",
-        environment="ttray/Dam-v0",
-        horizon=360,
+    *_with_smaller(
+        BoundPreset(
+            name="dam",
+            environment="ttray/Dam-v0",
+            horizon=360,
+            budget=8640,
+            gammas=(0.999, 0.995, 0.95),
+            hidden_sizes=(64, 32),
+            delta=0.7,
+            num_offline_iterations=10,
+        ),
         budget=4320,
-        gammas=(0.999, 0.995, 0.95),
-        hidden_sizes=(64, 32),
         delta=0.6,
-        num_offline_iterations=10,
     ),
-    BoundPreset(
-        name="supply-chain",
-        environment="ttray/SupplyChain-v0",
-        horizon=30,
-        budget=3900,
-        gammas=(0.999, 0.97, 0.95),
-        hidden_sizes=(100, 50, 25),
-        delta=0.005,
-        num_offline_iterations=20,
-        importance_weight_clip=100.0,
-    ),
-    BoundPreset(
-        name="supply-chain-2400",
-        environment="ttray/SupplyChain-v0",
-        horizon=30,
+    *_with_smaller(
+        BoundPreset(
+            name="supply-chain",
+            environment="ttray/SupplyChain-v0",
+            horizon=30,
+            budget=3900,
+            gammas=(0.999, 0.97, 0.95),
+            hidden_sizes=(100, 50, 25),
+            delta=0.005,
+            num_offline_iterations=20,
+            importance_weight_clip=100.0,
+        ),
         budget=2400,
-        gammas=(0.999, 0.97, 0.95),
-        hidden_sizes=(100, 50, 25),
-        delta=0.005,
-        num_offline_iterations=20,
-        importance_weight_clip=100.0,
     ),
-    BoundPreset(
-        name="reacher",
-        environment="ttray/Reacher-v0",
-        horizon=200,
-        budget=8000,
-        gammas=(0.999, 0.995, 0.95),
-        hidden_sizes=(100, 50, 25),
-        delta=0.8,
-        num_offline_iterations=20,
-        min_max_reward=5.0,
-    ),
-    BoundPreset(
-        name="reacher-4000",
-        environment="ttray/Reacher-v0",
-        horizon=200,
+    *_with_smaller(
+        BoundPreset(
+            name="reacher",
+            environment="ttray/Reacher-v0",
+            horizon=200,
+            budget=8000,
+            gammas=(0.999, 0.995, 0.95),
+            hidden_sizes=(100, 50, 25),
+            delta=0.8,
+            num_offline_iterations=20,
+            min_max_reward=5.0,
+        ),
         budget=4000,
-        gammas=(0.999, 0.995, 0.95),
-        hidden_sizes=(100, 50, 25),
-        delta=0.8,
-        num_offline_iterations=20,
-        min_max_reward=5.0,
     ),
 )
 
