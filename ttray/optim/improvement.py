@@ -1,28 +1,26 @@
 """One improvement of a policy: the TT-POIS bound of a batch as a function of a module's parameters.
 
-Joins the parts of a batch (`local_evaluator`, wherever they are) and `search` (the climb) to a torch
-module. The behaviour policy is the module as it stands: its densities are computed by the same forward
-pass as the target's, so that at the start every ratio is exactly 1. The recorded `log_prob` is only compared
-with them, which costs no pass of its own.
+Joins the parts of a batch (`local_evaluator`, wherever they are) and `climb` to a torch module. The behaviour
+policy is the module as it stands: its densities are computed by the same forward pass as the target's, so
+that at the start every ratio is exactly 1. The recorded `log_prob` is only compared with them, which costs no
+pass of its own.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from ttray.data.batch import BatchInfo
 from ttray.estimators.surrogate import Sums
-from ttray.numerics.threads import torch_threads
+from ttray.optim.climb import climb
 from ttray.optim.local_evaluator import BoundEvaluator
 from ttray.optim.modules import trainable_parameters
 from ttray.optim.objectives import BoundObjective
-from ttray.optim.part_facts import PartFacts, WeightSums
-from ttray.optim.search import maximise
+from ttray.optim.part_facts import PartFacts
 from ttray.optim.shard_bound import Request
 from ttray.settings.improvement import ImprovementSettings
 
@@ -80,28 +78,10 @@ def improve(
         fixed_penalty=fixed,
         known=(start, at_start),
     )
-    with torch_threads(1):  # sums over parameters are too short to be shared
-        result = maximise(objective, start, settings.search, last_kl=last_kl)
-    penalty = objective.sums(result.parameters).penalty
-    weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
-    vector_to_parameters(result.parameters, trainable_parameters(module))
-    return {
-        "bound_before": result.value_before,
-        "bound_after": result.value_after,
-        "gain": result.gain,
-        "is_bound": True,
-        "step_sizes": list(result.step_sizes),
-        "step_kls": list(result.step_kls),
-        "num_gradients": result.num_gradients,
-        "num_fisher_products": result.num_fisher_products,
-        "num_bound_evaluations": result.num_evaluations,
-        "num_nonfinite_rejected": result.num_nonfinite_rejected,
-        "stop_reason": result.stop_reason,
-        "max_weight": math.exp(min(weights.log_max, 700.0)),
-        "effective_sample_size": weights.effective_sample_size,
-        # The mean of d̂₂(h) over the lengths, weighted as in the penalty; at the start all are 1.
-        "renyi2": (penalty / at_start.penalty).item() if at_start.penalty else 1.0,
-    }
+    metrics, sums = climb(module, objective, start, settings.search, last_kl=last_kl)
+    # The mean of d̂₂(h) over the lengths, weighted as in the penalty; at the start all are 1.
+    renyi2 = (sums.penalty / at_start.penalty).item() if at_start.penalty else 1.0
+    return metrics | {"is_bound": True, "renyi2": renyi2}
 
 
 def _scales(facts: PartFacts, settings: ImprovementSettings) -> tuple[float, float]:

@@ -16,9 +16,10 @@ from torch import Tensor
 from ttray.estimators.surrogate import Sums, bound
 from ttray.optim.fisher import mean_product
 from ttray.optim.local_evaluator import BoundEvaluator
+from ttray.optim.part_facts import WeightSums
 from ttray.optim.shard_bound import Request
 
-_LARGEST_EXPONENT = 700.0
+LARGEST_EXPONENT = 700.0
 
 
 class SumsObjective(ABC):
@@ -53,6 +54,11 @@ class SumsObjective(ABC):
         sums = Sums(*self._evaluator.answer(Request("sums", parameters)))
         self._evaluated.append((parameters, sums))
         return sums
+
+    def weights(self, parameters: Tensor) -> WeightSums:
+        """The importance weights of what is added up."""
+        found: WeightSums = self._evaluator.answer(Request("weights", parameters))
+        return found
 
     def gradient(self, parameters: Tensor) -> Tensor:
         """Its gradient; NaN where the objective is infinite."""
@@ -133,13 +139,13 @@ class StateObjective(SumsObjective):
     def worth(self, sums: Sums) -> float:
         """See base class."""
         exponent = self._half * sums.penalty.item()
-        if not exponent < _LARGEST_EXPONENT:
+        if not exponent < LARGEST_EXPONENT:
             return -math.inf
         return self._unit * (sums.estimate.item() - self._width * math.exp(exponent))
 
     def slope(self, penalty: float) -> float:
         """See base class; in units of the estimate."""
-        return -self._width * self._half * math.exp(min(self._half * penalty, _LARGEST_EXPONENT))
+        return -self._width * self._half * math.exp(min(self._half * penalty, LARGEST_EXPONENT))
 
     def gradient(self, parameters: Tensor) -> Tensor:
         """See base class."""

@@ -16,22 +16,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from ttray.data.batch import BatchInfo
 from ttray.estimators.advantages import discounted_from_there_on, discounts_per_sample, surprises
-from ttray.estimators.surrogate import Sums
-from ttray.numerics.threads import torch_threads
+from ttray.optim.climb import climb
 from ttray.optim.critic import Critic, values_of
 from ttray.optim.fisher import FisherRows
 from ttray.optim.local_evaluator import LocalEvaluator
 from ttray.optim.modules import Forward, trainable_parameters
-from ttray.optim.objectives import StateObjective
-from ttray.optim.part_facts import WeightSums
+from ttray.optim.objectives import LARGEST_EXPONENT, StateObjective
 from ttray.optim.recent_batches import RecentBatch
 from ttray.optim.reuse import Likelihoods, likelihoods
-from ttray.optim.search import maximise
-from ttray.optim.shard_bound import Request
 from ttray.optim.shards import number_of_parts
 from ttray.optim.state_part import StatePart, StateSpec
 from ttray.policies.distributions import ActionDistribution, from_description
@@ -147,28 +143,10 @@ def improve_by_states(
             # Changed everywhere by as much as one spread, actions would bring this much more return.
             unit=max(states.spread, _SMALLEST_SPREAD) * discounts,
         )
-        with torch_threads(1):  # sums over parameters are too short to be shared
-            result = maximise(objective, start, settings.search, last_kl=last_kl)
-        sums: Sums = objective.sums(result.parameters)
-        weights: WeightSums = evaluator.answer(Request("weights", result.parameters))
-    vector_to_parameters(result.parameters, trainable_parameters(module))
-    metrics = {
-        "bound_before": result.value_before,
-        "bound_after": result.value_after,
-        "gain": result.gain,
-        "is_bound": False,
-        "step_sizes": list(result.step_sizes),
-        "step_kls": list(result.step_kls),
-        "num_gradients": result.num_gradients,
-        "num_fisher_products": result.num_fisher_products,
-        "num_bound_evaluations": result.num_evaluations,
-        "num_nonfinite_rejected": result.num_nonfinite_rejected,
-        "stop_reason": result.stop_reason,
-        "max_weight": math.exp(min(weights.log_max, 700.0)),
-        "effective_sample_size": weights.effective_sample_size,
-        "renyi2": math.exp(min(sums.penalty.item(), 700.0)),  # the geometric mean over states
-    }
-    return StateImprovement(metrics, states)
+        metrics, sums = climb(module, objective, start, settings.search, last_kl=last_kl)
+    # The geometric mean of d₂ over states.
+    renyi2 = math.exp(min(sums.penalty.item(), LARGEST_EXPONENT))
+    return StateImprovement(metrics | {"is_bound": False, "renyi2": renyi2}, states)
 
 
 def part_makers(
