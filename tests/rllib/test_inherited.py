@@ -97,3 +97,15 @@ def test_a_gpu_that_nothing_would_use_is_refused(name):
     setattr(config, name, 1)
     with pytest.raises(ValueError, match=f"{name.strip('_')} .*computes on CPUs"):
         config.validate()
+
+
+@pytest.mark.parametrize("name", ["custom_resources_per_env_runner", "custom_resources_per_learner"])
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [({"GPU": 1}, "computes on CPUs alone"), ({"disk": -1}, "amounts of resources"), ("disk", "by name")],
+)
+def test_a_gpu_is_no_resource_of_ones_own(name, found, message):
+    config = small_config()
+    setattr(config, name, found)
+    with pytest.raises(ValueError, match=f"{name} .*{message}"):
+        config.validate()

@@ -15,10 +15,12 @@ from ray.rllib.algorithms.algorithm_config import NotProvided
 
 from ttray.boundary.fields import (
     Check,
+    brief,
     check_count,
     check_flag,
     check_not_negative,
     check_one_of,
+    check_text,
     optional,
 )
 from ttray.rllib.normalized_module import FILTERS
@@ -28,6 +30,7 @@ from ttray.settings.training import SETTINGS
 
 _MAX_EPISODES = 10**9  # of one evaluation
 _MAX_TIME_S = 1e7  # four months
+_OF_RAY = {"CPU", "GPU", "memory", "object_store_memory"}
 _PLACEMENTS = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
@@ -48,11 +51,26 @@ def _amount_or_auto(name: str, value: Any) -> int | float | str:
     return "auto" if isinstance(value, str) and value == "auto" else check_amount(name, value)
 
 
+def _resources(name: str, value: Any) -> dict[str, int | float]:
+    try:
+        amounts = {check_text(name, each): check_amount(name, value[each]) for each in value}
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be amounts of resources by name, found {brief(value)}") from None
+    if _OF_RAY & amounts.keys():
+        raise ValueError(
+            f"{name} is for resources that Ray does not count itself, found {brief(value)}; ttray computes "
+            "on CPUs alone: num_cpus_per_env_runner, num_cpus_per_learner"
+        )
+    return amounts
+
+
 _time_s = partial(check_not_negative, maximum=_MAX_TIME_S)
 
 _OF_RLLIB: Mapping[str, Check] = {
     "seed": optional(partial(check_count, minimum=0, maximum=MAX_TRAINING_SEED)),
     "observation_filter": partial(check_one_of, choices=FILTERS),
+    "custom_resources_per_env_runner": _resources,
+    "custom_resources_per_learner": _resources,
     "num_cpus_per_learner": _amount_or_auto,
     "num_cpus_for_main_process": check_amount,
     "placement_strategy": partial(check_one_of, choices=_PLACEMENTS),
