@@ -1,8 +1,7 @@
 """The data in docs/results: who made them, and that the same command still makes the same bits.
 
 A few rows are made again in every run of the tests, others each time, so that all have their turn. What is
-chosen is told where it fails. Bits belong to one type of CPU and to exact versions of a few packages: on
-others nothing is compared, and the reason is told.
+chosen is told where it fails.
 """
 
 import json
@@ -17,8 +16,8 @@ import pytest
 from paper import markdown
 from paper.claims import tables
 from paper.figures import dcs, evaluation, learning
+from tests.support.origins import require_same_bits
 from ttray.runs.versions import versions
-from ttray.service.cpu_types import cpu_type
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 ORIGINS = sorted(RESULTS.glob("*.json"))
@@ -30,13 +29,8 @@ def rows_of(name):
     return pq.read_table(RESULTS / f"{name}.parquet").to_pylist()
 
 
-def require_same_bits(name):
-    """Skips where the figure was made with something else that rounds. Versions of ttray keep the bits."""
-    origin = json.loads((RESULTS / f"{name}.json").read_text())
-    here = versions() | {"CPU": cpu_type()}
-    for what, made_with in (origin["versions"] | {"CPU": origin["cpu"]}).items():
-        if what != "ttray" and made_with != here[what]:
-            pytest.skip(f"{name} was made with {what} {made_with}, here is {here[what]}: other last bits")
+def require_bits_of(name):
+    require_same_bits(name, json.loads((RESULTS / f"{name}.json").read_text()))
 
 
 def bits(rows):
@@ -74,7 +68,7 @@ def test_randomly_chosen_runs_are_learned_again_with_the_same_bits(tmp_path):
     names = [path.stem for path in ORIGINS if "algorithm" in rows_of(path.stem)[0]]
     for number in range(2):
         name = random.Random(os.urandom(8)).choice(names)
-        require_same_bits(name)
+        require_bits_of(name)
         row = random.Random(os.urandom(8)).choice(rows_of(name))
         chosen = {key: row[key] for key in ("preset", "gamma", "algorithm", "seed")}
         published = [row for row in rows_of(name) if chosen.items() <= row.items()][:NUM_ITERATIONS]
@@ -92,7 +86,7 @@ def test_randomly_chosen_runs_are_learned_again_with_the_same_bits(tmp_path):
 
 def test_randomly_chosen_batches_are_evaluated_again_with_the_same_bits(tmp_path):
     name = "evaluation-on-policy"  # both figures have the rows of both
-    require_same_bits(name)
+    require_bits_of(name)
     keys = ("horizon", "gamma", "strategy", "seed")
     row = random.Random(os.urandom(8)).choice(rows_of(name))
     chosen = {key: row[key] for key in keys}

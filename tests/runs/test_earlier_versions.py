@@ -1,14 +1,19 @@
-"""A run directory, a checkpoint and a Parquet file that ttray 0.1.0 wrote can still be used."""
+"""What ttray 0.1.0 wrote can still be used, and what it computed has the same bits."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 import ttray
+from tests.support.origins import require_same_bits
 from ttray.data.batch import read_parquet
+from ttray.runs.run import Run
 
 WRITTEN = Path(__file__).parent / "data" / "version_0_1_0"
+DIGESTS = json.loads((WRITTEN / "digests.json").read_text())
 
 
 @pytest.fixture
@@ -43,3 +48,28 @@ def test_the_policy_collects_the_same_batch(run):
 def test_the_recording_can_be_judged(run):
     found = ttray.ope([WRITTEN / "batch.parquet"], policy=run)
     assert found.estimators[0].estimate == pytest.approx(24.2367806922996, rel=1e-6)
+
+
+@pytest.mark.parametrize("environment", DIGESTS["batches"])
+def test_every_environment_gives_the_same_batch(environment):
+    require_same_bits("the digest", DIGESTS)
+    strategy = ttray.dcs.truncated(horizon=30, budget=270, gamma=0.95)
+    table = ttray.collect(environment, strategy=strategy, seed=3, iteration=1, num_slots=5)
+    assert ttray.digest(table) == DIGESTS["batches"][environment]
+
+
+@pytest.mark.parametrize("preset", DIGESTS["weights"])
+def test_two_iterations_give_the_same_weights(preset):
+    require_same_bits("the digest", DIGESTS)
+    found = DIGESTS["weights"][preset]
+    run = Run.of(preset=preset, algorithm=found["algorithm"], seed=3, num_env_runners=0)
+    algorithm = run.config().build_algo()
+    hasher = hashlib.sha256()
+    try:
+        for _ in range(2):
+            algorithm.train()
+        for name, weight in sorted(algorithm.get_module().state_dict().items()):
+            hasher.update(name.encode() + weight.numpy().tobytes())
+    finally:
+        algorithm.stop()
+    assert hasher.hexdigest() == found["digest"]
