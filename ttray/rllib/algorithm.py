@@ -36,6 +36,7 @@ from ttray.rollout.environment_facts import EnvironmentFacts
 from ttray.rollout.policies import ModePolicy, Policy
 from ttray.rollout.policy_files import training_with
 from ttray.service.builds import check_build
+from ttray.service.endings import end_quietly
 from ttray.service.handle import BatchHandle
 from ttray.service.head_monitor import watched_head
 from ttray.service.metrics import record_optimisation
@@ -55,6 +56,7 @@ class TTPOIS(StandingAlgorithm):
 
     def setup(self, config: Any) -> None:
         """Looks at the environment before any runner starts, then builds what RLlib builds."""
+        end_quietly()  # in a trial of Tune
         self._maker = maker = maker_from_config(self.config, self.env_creator)
         self.env_creator = maker.make_single
         self.config = _whole(self.config, maker.facts())

@@ -33,6 +33,7 @@ from ttray.rllib.critic_module import critic_of
 from ttray.rllib.normalized_module import NormalizedModule
 from ttray.rllib.torch_policy import observation_structure
 from ttray.service.builds import build
+from ttray.service.endings import end_quietly
 from ttray.service.handle import BatchHandle
 from ttray.service.remote_evaluator import RemoteEvaluator
 from ttray.settings.improvement import ImprovementSettings
@@ -71,6 +72,7 @@ class WholeBatchLearner(TorchLearner):
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
+        end_quietly()  # where it is remote
         _seed_process(config.module_seed)
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:

@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 from ttray.plans.quotas import Quota
 from ttray.rollout.blame import told
 from ttray.service.builds import build
+from ttray.service.endings import end_quietly
 from ttray.service.own_code import look_there, others_than
 from ttray.service.receipt import Failure, Receipt
 from ttray.service.sent_work import Recent, SentWork
@@ -29,6 +30,7 @@ class PoolWorker:
 
     def __init__(self, num_environments: int = NUM_ENVIRONMENTS) -> None:
         torch.set_num_threads(1)  # workers share the cores of their node
+        end_quietly()
         self._workers: Recent[RolloutWorker] = Recent(num_environments, RolloutWorker.close)
         self._policies: Recent[bytes] = Recent(_NUM_POLICIES)
 

@@ -28,6 +28,7 @@ from ttray.rollout.policy_contract import PolicyError
 from ttray.rollout.quota import RolloutError, collect_quota
 from ttray.rollout.slots import SlotPool
 from ttray.service.builds import build
+from ttray.service.endings import end_quietly
 from ttray.service.receipt import Failure, Receipt
 from ttray.service.shard_cache import ShardCache, ShardReply, ShardRequest
 
@@ -168,4 +169,5 @@ class RemoteWorker(RolloutWorker):
     def __init__(self, maker: EnvironmentMaker) -> None:
         # Workers share the cores of their node; a thread pool in each would only thrash.
         torch.set_num_threads(1)
+        end_quietly()
         super().__init__(maker)
