@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Dict, Discrete
+from stable_baselines3 import PPO
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import FlattenExtractor
 
 from tests.support.environments import ProbeEnv, roll, strategy_of
 from tests.support.sb3_models import MODELS, environment_of, trained
@@ -79,7 +83,6 @@ def test_samples_have_the_distribution_of_predict(name):
 
 
 def test_the_statistics_of_its_environment_are_used(tmp_path):
-    from stable_baselines3 import PPO
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     maker = EnvironmentMaker.of("Pendulum-v1")
@@ -102,8 +105,6 @@ def test_the_statistics_of_its_environment_are_used(tmp_path):
 
 @pytest.mark.parametrize("observation", ["dict", "image"])
 def test_dictionaries_and_images_are_preprocessed_as_in_training(observation):
-    from stable_baselines3 import PPO
-
     maker = EnvironmentMaker.of(ProbeEnv, {"observation": observation})
     policy = "CnnPolicy" if observation == "image" else "MultiInputPolicy"
     model = PPO(policy, maker.make_single(), n_steps=8, seed=0)
@@ -123,6 +124,53 @@ def collected_small(maker, policy):
     return table
 
 
+class Shifted(FlattenExtractor):
+    def forward(self, observations):
+        return super().forward(observations) + 0.7
+
+
+class Turned(ActorCriticPolicy):
+    def get_distribution(self, obs):
+        return super().get_distribution(-obs)
+
+
+def with_a_hook():
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, seed=0)
+    model.policy.mlp_extractor.policy_net[0].register_forward_hook(lambda layer, given, found: -found)
+    return model
+
+
+OWN = {
+    "features": lambda: PPO(
+        "MlpPolicy", "CartPole-v1", n_steps=8, seed=0, policy_kwargs={"features_extractor_class": Shifted}
+    ),
+    "a method": lambda: PPO(Turned, "CartPole-v1", n_steps=8, seed=0),
+    "a hook": with_a_hook,
+    "layers": lambda: PPO(
+        "MlpPolicy",
+        "CartPole-v1",
+        n_steps=8,
+        seed=0,
+        policy_kwargs={"net_arch": [30, 9], "activation_fn": torch.nn.ELU},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+def test_what_a_policy_does_of_its_own_it_does_here():
+    maker, number = EnvironmentMaker.of("CartPole-v1"), 48
+    obs = np.random.default_rng(0).standard_normal((number, 4)).astype(np.float32)
+    generators = [np.random.default_rng(seed) for seed in range(number)]
+    plain = PPO("MlpPolicy", "CartPole-v1", n_steps=8, seed=0).predict(obs, deterministic=True)[0]
+    for name, make in OWN.items():
+        model = make()
+        found = acting(maker, model, deterministic=True).in_slots(number).act(obs, generators)
+        assert np.array_equal(found, model.predict(obs, deterministic=True)[0]), name
+        assert not np.array_equal(found, plain), name
+        sampled = acting(maker, model).in_slots(number).act(obs, generators)
+        assert 0 < np.mean(sampled) < 1, name
+
+
 def test_a_model_of_other_spaces_is_refused():
     actor = Sb3Actor(trained("PPO"))
     observation, action = actor.observation_space, actor.action_space
@@ -133,9 +181,6 @@ def test_a_model_of_other_spaces_is_refused():
 
 
 def test_what_draws_in_an_unknown_way_is_refused_unless_it_draws_nothing():
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.policies import ActorCriticPolicy
-
     class Own(ActorCriticPolicy):
         def _predict(self, observation, deterministic=False):
             return super()._predict(observation, deterministic)

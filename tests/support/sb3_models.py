@@ -5,6 +5,7 @@ from functools import cache
 MODELS = {
     "PPO": ("stable_baselines3", "PPO", "CartPole-v1", {"n_steps": 64, "batch_size": 64}),
     "PPO, a Box": ("stable_baselines3", "PPO", "Pendulum-v1", {"n_steps": 64, "batch_size": 64}),
+    "PPO, many choices": ("stable_baselines3", "PPO", "ttray/SupplyChain-v0", {"n_steps": 64}),
     "PPO, gSDE": ("stable_baselines3", "PPO", "Pendulum-v1", {"n_steps": 64, "use_sde": True}),
     "A2C": ("stable_baselines3", "A2C", "CartPole-v1", {}),
     "SAC": ("stable_baselines3", "SAC", "Pendulum-v1", {"learning_starts": 30, "buffer_size": 500}),

@@ -22,9 +22,10 @@ import torch
 from numpy.typing import NDArray
 
 from ttray.numerics.threads import torch_threads
+from ttray.rollout.noise_ahead import Noise, NoiseAhead
 from ttray.rollout.observations import example_rows, mapped, shaper_of
-from ttray.rollout.policy_contract import PolicyError, actions_in, asked
-from ttray.rollout.row_generators import RowGenerators
+from ttray.rollout.policy_contract import PolicyError, actions_in, asked, blame
+from ttray.rollout.row_generators import NO_NOISE, RowGenerators
 from ttray.rollout.row_proof import NUM_TRIAL_ROWS, ONE_BY_ONE, Trial, proved_widths
 from ttray.rollout.slots import obs_dtype
 
@@ -43,6 +44,11 @@ class Actor(ABC):
     name: str
     is_batched: bool = True
     _kind: str
+
+    @property
+    def noise(self) -> Noise | None:
+        """What it draws for a row, if that is the same in every step; drawn ahead, it is in `rng.noise`."""
+        return None
 
     def check_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:  # noqa: B027
         """Raises ValueError if it was not made for these."""
@@ -130,13 +136,21 @@ class ActingSlots:
         self._first = mapped(np.asarray, first)
         self._state = mapped(lambda part: np.repeat(part[None], num_slots, axis=0), self._first)
         self._widths = self._proved() if self._actor.is_batched else ONE_BY_ONE
+        # With how many rows it is asked, by the number of slots.
+        self._width_for = [
+            next(width for width in self._widths if width >= number) for number in range(self._widths[-1] + 1)
+        ]
         # Of rows that only fill up a call.
-        self._spare = [np.random.Generator(np.random.PCG64(0)) for _ in range(self._widths[-1])]
+        self._spare = [np.random.Generator(np.random.PCG64(0))] * self._widths[-1]
+        noise = self._actor.noise
+        self._noise = None if noise is None else NoiseAhead(noise, num_slots, self._widths[-1])
 
     def begin(self, slot: int) -> None:
         """Has it forget, in a slot where a trajectory begins."""
         if self._first is not None:
             mapped(lambda kept, first: _write(kept, slot, first), self._state, self._first)
+        if self._noise is not None:
+            self._noise.begin(slot)
 
     def act(self, obs: NDArray[Any], generators: list[np.random.Generator]) -> NDArray[Any]:
         """Actions as they are recorded, `[rows]` or `[rows, size]`.
@@ -149,45 +163,55 @@ class ActingSlots:
             PolicyError: The policy raised, or answered what are no actions.
         """
         most = self._widths[-1]
+        noise = NO_NOISE if self._noise is None else self._noise.step(len(obs), generators)
         # With several threads, a row's bits would depend on how they share the rows.
         with torch.inference_mode(), torch_threads(1):
+            if len(obs) <= most:
+                return self._ask(obs, 0, generators, noise)
             parts = [
-                self._ask(obs[at : at + most], range(at, min(at + most, len(obs))), generators)
+                self._ask(obs[at : at + most], at, generators[at:], noise[at:])
                 for at in range(0, len(obs), most)
             ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
     def rewarded(self, rewards: NDArray[np.float64]) -> None:
         """Tells the rewards of the actions, `[rows]`, for who wants to know them."""
 
-    def _ask(self, obs: NDArray[Any], slots: range, generators: list[np.random.Generator]) -> NDArray[Any]:
+    def _ask(
+        self,
+        obs: NDArray[Any],
+        first: int,
+        generators: list[np.random.Generator],
+        noise: NDArray[Any],
+    ) -> NDArray[Any]:
+        """Asks about the slots from `first` on, of which the arguments are."""
         number = len(obs)
-        width = next(width for width in self._widths if width >= number)
+        width = self._width_for[number]
         rows = np.empty((width, obs.shape[1]), obs.dtype)
         rows[:number] = obs
         rows[number:] = obs[0]  # which is an observation at least
-        streams = generators[slots.start : slots.stop] + self._spare[: width - number]
+        rng = RowGenerators(generators[:number] + self._spare[: width - number], noise[:width])
         state = None
         if self._first is not None:
-            kept = np.arange(slots.start, slots.start + width)
-            kept[number:] = slots.start
+            kept = np.arange(first, first + width)
+            kept[number:] = first
             state = mapped(lambda part: part[kept], self._state)
-        actions, after = self._answer(self._actor, rows, state, streams)
+        actions, after = self._answer(self._actor, rows, state, rng)
         if self._first is not None:
-            here = slice(slots.start, slots.stop)
+            here = slice(first, first + number)
             mapped(lambda part, new: _write(part, here, new[:number]), self._state, after)
         return actions[:number]
 
     def _answer(
-        self, actor: Actor, rows: NDArray[Any], state: Any, streams: list[np.random.Generator]
+        self, actor: Actor, rows: NDArray[Any], state: Any, rng: RowGenerators
     ) -> tuple[NDArray[Any], Any]:
         """Asks once; the answer is checked."""
         observations = self._shaped(rows)
         name, space = self._policy.name, self._policy.action_space
-        answer = asked(
-            name, lambda: actor.act(observations, state, RowGenerators(streams)), f"{len(rows)} observations"
-        )
-        actions, after = answer
+        try:  # at every step, so nothing is put together for an error that is none
+            actions, after = actor.act(observations, state, rng)
+        except BaseException as problem:
+            blame(problem, name, f"{len(rows)} observations")
         if self._first is not None:
             after = asked(name, lambda: _same_shape(self._state, after, len(rows)), "the state it gave")
         return actions_in(actions, len(rows), space, name), after
@@ -210,8 +234,9 @@ class ActingSlots:
 
         def trial(numbers: NDArray[np.int64]) -> list[NDArray[Any]]:
             streams = [np.random.Generator(np.random.PCG64(int(number))) for number in numbers]
+            rng = RowGenerators(streams, NO_NOISE if actor.noise is None else actor.noise.of(streams))
             memory = mapped(lambda part: part[numbers], state)
-            actions, after = self._answer(actor, rows[numbers], memory, streams)
+            actions, after = self._answer(actor, rows[numbers], memory, rng)
             found = [actions]
             mapped(lambda part: found.append(part), after if self._first is not None else None)
             return found

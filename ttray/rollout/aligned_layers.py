@@ -7,7 +7,7 @@ inputs begin at multiples of 16 bytes. So inputs of linear layers are filled up 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -24,22 +24,29 @@ class _AlignedLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.weight, self.bias = layer.weight, layer.bias
-        self._missing = -layer.in_features % 16
-        self._filled = functional.pad(layer.weight.detach(), (0, self._missing))
+        self._filled, self._missing = filled_weight(layer)
 
     def forward(self, input: Tensor) -> Tensor:
         """See base class."""
         return functional.linear(functional.pad(input, (0, self._missing)), self._filled, self.bias)
 
 
+def filled_weight(layer: nn.Linear) -> tuple[Tensor, int]:
+    """The weights of a linear layer for inputs that are filled up, and how many zeros these need."""
+    missing = -layer.in_features % 16 if layer.in_features % 4 else 0
+    return functional.pad(layer.weight.detach(), (0, missing)), missing
+
+
+def is_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a layer multiplies and adds, and does nothing more."""
+    return type(layer) in (nn.Linear, _AlignedLinear) and not is_altered(layer)
+
+
 def with_aligned_layers(module: Module) -> Module:
     """Replaces the linear layers that need it, in place; those that do more than multiply stay."""
     for parent in list(module.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) not in (nn.Linear, _AlignedLinear) or is_altered(layer):
-                continue
-            assert isinstance(layer, nn.Linear)
-            if layer.in_features % 4:
+            if is_linear(layer) and layer.in_features % 4:
                 setattr(parent, name, _AlignedLinear(layer))
     return module
 

@@ -44,7 +44,7 @@ def answer_of(
     try:
         answer = policy(obs)
     except BaseException as problem:
-        _blame(
+        blame(
             problem,
             name or name_of(policy),
             f"observations of shape {tuple(obs.shape)}; it must take these and answer an array of floats of "
@@ -72,11 +72,17 @@ def asked(name: str, ask: Callable[[], Any], about: str) -> Any:
     try:
         return ask()
     except BaseException as problem:
-        _blame(problem, name, about)
+        blame(problem, name, about)
 
 
-def _blame(problem: BaseException, name: str, about: str) -> NoReturn:
-    """Raises what a policy raised as the policy's fault, unless somebody stops the program."""
+def blame(problem: BaseException, name: str, about: str) -> NoReturn:
+    """Raises what a policy raised as the policy's fault, unless somebody stops the program.
+
+    Args:
+        problem: What it raised.
+        name: Of the policy.
+        about: For what it was asked.
+    """
     if is_stop(problem) or isinstance(problem, PolicyError):
         raise problem
     raise PolicyError(f"the policy {name} raised {_in_one_line(problem)} for {about}") from None
@@ -105,12 +111,12 @@ def actions_in(answer: Any, number: int, space: gymnasium.Space, name: str) -> N
     if is_box:
         return actions.reshape(number, -1).astype(np.float32, copy=False)
     if isinstance(space, gymnasium.spaces.MultiBinary):
-        start, sizes = np.array(0), np.array(2)
+        start, sizes = np.array(0), np.array(2, np.uint64)
     else:
         start = np.asarray(space.start, np.int64)
-        sizes = np.asarray(space.n if isinstance(space, Discrete) else space.nvec, np.int64)
+        sizes = np.asarray(space.n if isinstance(space, Discrete) else space.nvec, np.uint64)
     chosen = actions.astype(np.int64) - start
-    if (wrong := (chosen < 0) | (chosen >= sizes)).any():
+    if (wrong := chosen.view(np.uint64) >= sizes).any():  # as are numbers below 0, taken for these
         found = actions[wrong.reshape(number, -1).any(1).argmax()]
         raise PolicyError(f"the policy {name} answered the action {found}, which is not in {space}")
     return chosen if chosen.ndim == 1 else chosen.reshape(number, -1)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+NO_NOISE: NDArray[Any] = np.zeros((0, 0))
+
 
 class RowGenerators:
     """The random streams of the trajectories that a policy is asked about, one for each observation.
@@ -17,10 +19,14 @@ class RowGenerators:
 
     Args:
         generators: Of the rows.
+        noise: Of the rows, drawn before; for who says that it draws the same in every step.
+
+    Attributes:
+        noise: As given, `[rows, size]`; empty if nothing was.
     """
 
-    def __init__(self, generators: Sequence[np.random.Generator]) -> None:
-        self._generators = generators
+    def __init__(self, generators: Sequence[np.random.Generator], noise: NDArray[Any] = NO_NOISE) -> None:
+        self._generators, self.noise = generators, noise
 
     def __len__(self) -> int:
         return len(self._generators)

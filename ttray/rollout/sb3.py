@@ -22,9 +22,11 @@ from torch import Tensor, nn
 from ttray.boundary.fields import brief
 from ttray.rollout.acting import Actor
 from ttray.rollout.aligned_layers import with_aligned_layers, with_random_parameters
+from ttray.rollout.noise_ahead import Noise
 from ttray.rollout.row_generators import RowGenerators
+from ttray.rollout.sb3_choices import drawn_from
+from ttray.rollout.sb3_networks import PACKAGES, network_of
 
-_PACKAGES = ("stable_baselines3", "sb3_contrib")
 # What acting needs nothing of.
 _LEFT_OUT = ("critic", "critic_target", "actor_target", "q_net_target", "quantile_net_target", "optimizer")
 
@@ -60,11 +62,24 @@ class Sb3Actor(Actor):
                 if getattr(module, name, None) is not None:
                     setattr(module, name, None)
             _share_exploration(module)
+        self._use(policy)
+
+    def _use(self, policy: Any) -> None:
         self._policy: Any = with_aligned_layers(policy)
-        space = self.observation_space
-        # What `obs_to_tensor` has nothing to do with; it takes longer than the network.
-        self._is_plain_box = isinstance(space, Box) and len(space.shape) == 1
-        self._is_usual = _is_usual(policy)
+        self._network = network_of(policy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the network, which holds the same weights again."""
+        return {name: value for name, value in vars(self).items() if name != "_network"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._use(self._policy)
+
+    @property
+    def noise(self) -> Noise | None:
+        """See base class."""
+        return None if self._network is None or self._deterministic else self._network.choice.noise
 
     def check_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
         """See base class."""
@@ -95,130 +110,67 @@ class Sb3Actor(Actor):
     def kind(self) -> str:
         """See base class."""
         shapes = [(name, tuple(each.shape)) for name, each in self._policy.state_dict().items()]
-        return repr((type(self._policy), self._policy, shapes, self._deterministic))
+        policy, is_plain = self._policy, self._network is not None
+        return repr((type(policy), policy, shapes, self._deterministic, is_plain))
 
     def trial(self) -> Actor:
         """See base class: with other parameters."""
         found = copy(self)
-        found._policy = with_aligned_layers(with_random_parameters(deepcopy(self._policy)))
+        found._use(with_random_parameters(deepcopy(self._policy)))
         return found
 
     def act(self, observations: Any, state: Any, rng: RowGenerators) -> tuple[Any, Any]:
         """See base class."""
-        policy = self._policy
         if self._normalize is not None:
             observations = self._normalize.normalize_obs(observations)
-        if self._is_plain_box:
+        if self._network is not None:
+            outputs, choice = self._network.outputs(observations), self._network.choice
+            is_drawn = choice.noise is not None and not self._deterministic
+            actions = choice.drawn(outputs, rng.noise) if is_drawn else choice.likeliest(outputs)
+            return self._sent(self._explored(actions, rng)), None
+        policy, space = self._policy, self.observation_space
+        if isinstance(space, Box) and len(space.shape) == 1:  # of which `obs_to_tensor` changes nothing
             obs = torch.from_numpy(observations)
         else:
             obs, _ = policy.obs_to_tensor(observations)
-        after = None
-        if state is not None:
-            memory = tuple(torch.from_numpy(part).transpose(0, 1).contiguous() for part in state)
-            starts = torch.zeros(len(rng))  # a state that begins anew is zero already
-            distribution, memory = policy.get_distribution(obs, memory, starts)
-            actions = distribution.mode() if self._deterministic else _drawn(distribution, rng)
-            after = tuple(part.transpose(0, 1).numpy() for part in memory)
-        elif self._deterministic:
-            actions = policy._predict(obs, deterministic=True)
-        else:
-            actions = self._sampled(obs, rng)
-        return self._sent(actions), after
+        if state is None:
+            return self._sent(self._explored(self._asked(obs, rng), rng)), None
+        memory = tuple(torch.from_numpy(part).transpose(0, 1).contiguous() for part in state)
+        starts = torch.zeros(len(rng))  # a state that begins anew is zero already
+        distribution, memory = policy.get_distribution(obs, memory, starts)
+        actions = distribution.mode().numpy() if self._deterministic else drawn_from(distribution, rng)
+        return self._sent(actions), tuple(part.transpose(0, 1).numpy() for part in memory)
 
-    def _sampled(self, obs: Any, rng: RowGenerators) -> Tensor:
+    def _asked(self, obs: Any, rng: RowGenerators) -> NDArray[Any]:
+        """The action of a policy that is no network of known layers."""
         policy = self._policy
-        if self._is_usual:
-            return _drawn_by_usual(policy, obs, rng)
-        if hasattr(policy, "get_distribution"):
-            return _drawn(policy.get_distribution(obs), rng)
         actor: Any = getattr(policy, "actor", None)
-        if hasattr(actor, "get_action_dist_params"):
+        if not self._deterministic and hasattr(policy, "get_distribution"):
+            return drawn_from(policy.get_distribution(obs), rng)
+        if not self._deterministic and hasattr(actor, "get_action_dist_params"):
             mean, log_std, others = actor.get_action_dist_params(obs)
-            return _drawn(actor.action_dist.proba_distribution(mean, log_std, **others), rng)
-        actions: Tensor = policy._predict(obs, deterministic=True)
-        if self._exploration_rate > 0.0:
-            explores = rng.random() < self._exploration_rate
-            others = self.action_space.start + rng.integers(int(self.action_space.n))
-            actions = torch.from_numpy(np.where(explores, others, actions.numpy().reshape(-1)))
-        return actions
+            return drawn_from(actor.action_dist.proba_distribution(mean, log_std, **others), rng)
+        found: NDArray[Any] = policy._predict(obs, deterministic=True).numpy()
+        return found
 
-    def _sent(self, actions: Tensor) -> NDArray[Any]:
+    def _explored(self, actions: NDArray[Any], rng: RowGenerators) -> NDArray[Any]:
+        """With another action now and then, as DQN does."""
+        if self._deterministic or self._exploration_rate == 0.0:
+            return actions
+        explores = rng.random() < self._exploration_rate
+        others = self.action_space.start + rng.integers(int(self.action_space.n))
+        return np.where(explores, others, actions.reshape(-1))
+
+    def _sent(self, actions: NDArray[Any]) -> NDArray[Any]:
         """As `predict` gives them: of a Box within its bounds."""
         space = self.action_space
-        found: NDArray[Any] = actions.numpy().reshape((-1, *space.shape))
+        found: NDArray[Any] = actions.reshape((-1, *space.shape))
         if not isinstance(space, Box):
             return found
         if self._policy.squash_output:
             unscaled: NDArray[Any] = self._policy.unscale_action(found)
             return unscaled
-        return np.clip(found, space.low, space.high)
-
-
-def _is_usual(policy: Any) -> bool:
-    """Whether a policy is an actor and a critic of SB3's own, with Gaussian actions or choices."""
-    own = ("get_distribution", "_get_action_dist_from_latent")
-    homes = {getattr(getattr(type(policy), name, None), "__qualname__", None) for name in own}
-    if homes != {f"ActorCriticPolicy.{name}" for name in own}:
-        return False
-    return type(policy.action_dist).__name__ in (
-        "DiagGaussianDistribution",
-        "CategoricalDistribution",
-        "MultiCategoricalDistribution",
-    )
-
-
-def _drawn_by_usual(policy: Any, obs: Any, rng: RowGenerators) -> Tensor:
-    """What a sample of `get_distribution` is, without making one: that takes longer than the network."""
-    from stable_baselines3.common.policies import BaseModel
-
-    features = BaseModel.extract_features(policy, obs, policy.pi_features_extractor)
-    outputs = policy.action_net(policy.mlp_extractor.forward_actor(features))
-    kind = type(policy.action_dist).__name__
-    if kind == "CategoricalDistribution":
-        return _chosen(outputs, rng)
-    if kind == "MultiCategoricalDistribution":
-        return _all_chosen(outputs, [int(number) for number in policy.action_dist.action_dims], rng)
-    noise = torch.from_numpy(rng.standard_normal(tuple(outputs.shape)).astype(np.float32))
-    drawn: Tensor = outputs + policy.log_std.exp() * noise
-    return drawn
-
-
-def _drawn(distribution: Any, rng: RowGenerators) -> Tensor:
-    """A sample of one of SB3's distributions, with our random numbers in place of torch's."""
-    kinds = {each.__name__ for each in type(distribution).__mro__}
-    if "StateDependentNoiseDistribution" in kinds:
-        return _tensor(distribution.sample())  # which draws nothing: its noise is a function of the state
-    inner = distribution.distribution
-    if "DiagGaussianDistribution" in kinds:
-        noise = torch.from_numpy(rng.standard_normal(tuple(inner.mean.shape)).astype(np.float32))
-        drawn = inner.mean + inner.stddev * noise
-        return torch.tanh(drawn) if "SquashedDiagGaussianDistribution" in kinds else drawn
-    if "CategoricalDistribution" in kinds:
-        return _chosen(inner.logits, rng)
-    if "MultiCategoricalDistribution" in kinds:
-        logits = [each.logits for each in inner]
-        return _all_chosen(torch.cat(logits, dim=1), [each.shape[1] for each in logits], rng)
-    return (torch.from_numpy(rng.random(tuple(inner.probs.shape))) < inner.probs).to(torch.int8)  # Bernoulli
-
-
-def _chosen(logits: Tensor, rng: RowGenerators) -> Tensor:
-    return _perturbed(logits, rng).argmax(1)
-
-
-def _all_chosen(logits: Tensor, sizes: list[int], rng: RowGenerators) -> Tensor:
-    """Of several choices beside each other, with so many possibilities each."""
-    return torch.stack([each.argmax(1) for each in _perturbed(logits, rng).split(sizes, 1)], dim=1)
-
-
-def _perturbed(logits: Tensor, rng: RowGenerators) -> Tensor:
-    """The Gumbel-max trick: the largest of these is a sample."""
-    noise = np.maximum(rng.standard_exponential(tuple(logits.shape)), np.finfo(np.float64).tiny)
-    return logits.double() - torch.from_numpy(np.log(noise))
-
-
-def _tensor(found: Any) -> Tensor:
-    assert isinstance(found, Tensor)
-    return found
+        return np.minimum(np.maximum(found, space.low), space.high)  # quicker than `clip`
 
 
 def _copied(policy: Any) -> Any:
@@ -252,7 +204,7 @@ def _check_known(policy: Any, deterministic: bool) -> None:
             f"{name} wants a mask of the actions that are allowed, which observations do not tell; wrap "
             "model.predict into ttray.policies.function"
         )
-    own = type(policy)._predict.__module__.partition(".")[0] not in _PACKAGES
+    own = type(policy)._predict.__module__.partition(".")[0] not in PACKAGES
     if own and not deterministic:
         raise ValueError(
             f"{name} has a _predict of its own, whose random numbers are not known; pass deterministic=True, "
