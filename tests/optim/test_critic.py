@@ -30,6 +30,9 @@ class Network(torch.nn.Module):
     def value_parameters(self):
         return list(self.parameters())
 
+    def tanh_layers(self):
+        return list(self.weights), list(self.biases)
+
     def seen(self, obs):
         return obs
 
@@ -85,6 +88,20 @@ def test_it_learns_what_states_are_worth_whatever_the_size_of_rewards():
         assert found.std() == pytest.approx(size, rel=0.2)
 
 
+def test_a_network_of_ones_own_learns_the_same_by_autograd():
+    class Own(Network):
+        def tanh_layers(self):
+            return None
+
+    batches = [batch_of(lambda obs: obs[:, 0])]
+    found = []
+    for critic in (Network(), Own()):
+        lesson(critic, batches, seed=1)
+        found.append(values_of(critic, batches[0].rows).states)
+    assert np.allclose(*found, atol=1e-4)
+    assert np.abs(found[0] - values_of(Network(), batches[0].rows).states).max() > 0.1
+
+
 def test_lessons_have_the_same_bits_with_any_threads_and_others_with_another_stream():
     batches, before = [batch_of(lambda obs: obs[:, 0])], torch.get_num_threads()
     found = []
@@ -101,6 +118,7 @@ def test_lessons_have_the_same_bits_with_any_threads_and_others_with_another_str
 
 def test_a_lesson_leaves_a_search_nothing_to_change():
     critic = Network()
+    critic.tanh_layers = lambda: None
     lesson(critic, [batch_of(lambda obs: obs[:, 0])])
     assert not any(each.requires_grad for each in critic.parameters())
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from ttray.numerics.elementwise import exp_, tanh_
 from ttray.policies.mlp import initial_mlp
-from ttray.policies.tanh_network import tanh_network
+from ttray.policies.tanh_network import squared_error, tanh_network
 
 
 def layers_of(sizes, dtype=torch.float64, seed=0):
@@ -49,6 +49,21 @@ def test_outputs_and_gradients_are_those_of_torchs_layers(sizes, rows, seed):
     found = torch.autograd.grad(ours, inputs, upstream)
     expected = torch.autograd.grad(other, inputs, upstream)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [[3, 1], [3, 5, 1], [4, 7, 6, 1]])
+def test_squared_errors_and_their_gradients_are_those_of_torchs_layers(sizes):
+    weights, biases = layers_of(sizes)
+    generator = torch.Generator().manual_seed(1)
+    obs, wanted = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((9, sizes[0]), 9)
+    )
+    error, gradients = squared_error(obs, wanted, weights, biases)
+    expected = (in_torchs_words(obs, weights, biases)[:, 0] - wanted).square().mean()
+    assert error == pytest.approx(expected.item(), rel=1e-12)
+    torch.testing.assert_close(
+        gradients, list(torch.autograd.grad(expected, [*weights, *biases])), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_gradient_passes_gradcheck():

@@ -11,8 +11,10 @@ Fitted after a batch was used: its values are of earlier batches only, or estima
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +27,7 @@ from ttray.data.ragged import RaggedBatch
 from ttray.estimators.advantages import CriticValues, discounted_from_there_on, last_states, surprises
 from ttray.numerics.threads import torch_threads
 from ttray.optim.recent_batches import RecentBatch
+from ttray.policies.tanh_network import squared_error
 from ttray.settings.critic import CriticSettings
 
 _ROWS_AT_ONCE = 4096  # of observations that the network looks at
@@ -47,6 +50,9 @@ class Critic(Protocol):
 
     def value_parameters(self) -> list[nn.Parameter]:
         """Of the network, and of nothing else."""
+
+    def tanh_layers(self) -> tuple[list[Tensor], list[Tensor]] | None:
+        """All weights and all biases, where the network is one of `policies.tanh_network`; else None."""
 
     def seen(self, obs: Tensor) -> Tensor:
         """Observations `[rows, obs_size]` as the network takes them."""
@@ -134,28 +140,48 @@ def _targets(
 def _descend(
     critic: Critic, seen: Tensor, wanted: Tensor, settings: CriticSettings, stream: np.random.Generator
 ) -> float:
-    parameters = critic.value_parameters()
-    adam = _Adam(parameters, settings.critic_learning_rate)
     size = max(_MINIBATCH, math.ceil(len(wanted) / _MOST_MINIBATCHES))
     # As many minibatches as are full, or nearly: a last one of few rows would be followed as far.
     number = max(round(len(wanted) / size), 1)
     error = 0.0
+    with _slopes(critic) as (parameters, slope):
+        adam = _Adam(parameters, settings.critic_learning_rate)
+        for _ in range(settings.critic_passes):
+            error = 0.0
+            order = torch.from_numpy(stream.permutation(len(wanted)))
+            parts = seen[order].tensor_split(number), wanted[order].tensor_split(number)
+            for rows, wanted_of_rows in zip(*parts, strict=True):
+                found, gradients = slope(rows, wanted_of_rows)
+                adam.step(torch.cat([each.reshape(-1) for each in gradients]))
+                error += found / number
+    return math.sqrt(error)
+
+
+_Slope = Callable[[Tensor, Tensor], tuple[float, Sequence[Tensor]]]
+
+
+@contextmanager
+def _slopes(critic: Critic) -> Iterator[tuple[Sequence[Tensor], _Slope]]:
+    """What to change, and what gives the mean squared error on rows and its gradient."""
+    if layers := critic.tanh_layers():
+        weights, biases = layers
+        yield [*weights, *biases], partial(squared_error, weights=weights, biases=biases)
+        return
+    parameters = critic.value_parameters()
+
+    def slope(seen: Tensor, wanted: Tensor) -> tuple[float, Sequence[Tensor]]:
+        with torch.enable_grad():
+            wrong = critic.normalised_values(seen) - wanted
+            error = torch.dot(wrong, wrong) / len(wrong)
+            return error.item(), torch.autograd.grad(error, parameters)
+
     for each in parameters:
         each.requires_grad_(True)
     try:
-        for _ in range(settings.critic_passes):
-            error = 0.0
-            for rows in torch.from_numpy(stream.permutation(len(wanted))).tensor_split(number):
-                with torch.enable_grad():
-                    wrong = critic.normalised_values(seen[rows]) - wanted[rows]
-                    loss = torch.dot(wrong, wrong) / len(wrong)
-                    gradients = torch.autograd.grad(loss, parameters)
-                adam.step(torch.cat([each.reshape(-1) for each in gradients]))
-                error += loss.item() / number
+        yield parameters, slope
     finally:
         for each in parameters:  # a search over policies must not change them
             each.requires_grad_(False)
-    return math.sqrt(error)
 
 
 class _Adam:
@@ -166,7 +192,7 @@ class _Adam:
         learning_rate: Of the steps.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], learning_rate: float) -> None:
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
         self._vector = parameters_to_vector(parameters).detach()
         vector_to_parameters(self._vector, parameters)
         self._mean, self._square = torch.zeros_like(self._vector), torch.zeros_like(self._vector)
@@ -176,9 +202,11 @@ class _Adam:
         """Goes down along a gradient, whose norm is limited."""
         self._number += 1
         norm = torch.dot(gradient, gradient).sqrt().item()
-        gradient *= min(1.0, _MAX_GRADIENT_NORM / (norm + 1e-6))
-        self._mean.lerp_(gradient, 1.0 - _DECAYS[0])
-        self._square.mul_(_DECAYS[1]).addcmul_(gradient, gradient, value=1.0 - _DECAYS[1])
+        share = min(1.0, _MAX_GRADIENT_NORM / (norm + 1e-6))
+        first, second = (1.0 - decay for decay in _DECAYS)
+        self._mean.mul_(_DECAYS[0]).add_(gradient, alpha=first * share)
+        self._square.mul_(_DECAYS[1]).addcmul_(gradient, gradient, value=second * share**2)
         corrections = [1.0 - decay**self._number for decay in _DECAYS]
-        spread = self._square.sqrt().div_(math.sqrt(corrections[1])).add_(1e-8)
-        self._vector.addcdiv_(self._mean, spread, value=-self._learning_rate / corrections[0])
+        spread = self._square.sqrt().add_(1e-8 * math.sqrt(corrections[1]))
+        rate = self._learning_rate * math.sqrt(corrections[1]) / corrections[0]
+        self._vector.addcdiv_(self._mean, spread, value=-rate)

@@ -140,9 +140,15 @@ class CriticModule(TorchRLModule, ValueFunctionAPI):
         if self._has_own_values():
             found: Tensor = self.inner.compute_values({Columns.OBS: self._structure(seen)})
             return found
+        return tanh_network(seen, *self._layers())[:, 0]
+
+    def tanh_layers(self) -> tuple[list[Tensor], list[Tensor]] | None:
+        """All weights and all biases of ttray's own network; None for a value function of the policy's."""
+        return None if self._has_own_values() else self._layers()
+
+    def _layers(self) -> tuple[list[Tensor], list[Tensor]]:
         linears = cast(list[nn.Linear], list(self.value_layers))
-        weights, biases = [each.weight for each in linears], [each.bias for each in linears]
-        return tanh_network(seen, weights, biases)[:, 0]
+        return [each.weight for each in linears], [each.bias for each in linears]
 
     @property
     def mean(self) -> float:
@@ -172,7 +178,7 @@ class _BehindFilter:
     def __init__(self, module: NormalizedModule) -> None:
         self._inner, self.seen = module.inner, module.filtered
         self.value_parameters, self.rescale = self._inner.value_parameters, self._inner.rescale
-        self.normalised_values = self._inner.normalised_values
+        self.normalised_values, self.tanh_layers = self._inner.normalised_values, self._inner.tanh_layers
 
     @property
     def mean(self) -> float:
