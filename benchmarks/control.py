@@ -1,10 +1,12 @@
 """Learning control: steps and seconds until TTPO, PPO and TRPO earn given returns.
 
-A trial is one method with one seed in one task. It ends when it has reached the hardest return or spent the
-steps of the task, and then 20 whole episodes that nothing learned from say what its policy is worth. Trials
-run one after the other in one process with one thread, and what one found is kept the moment it ends.
-`python -m benchmarks control` does all that are not done yet, `python -m benchmarks.control 'hopper/ttpo/*'`
-those of a pattern; several processes may do different ones at the same time.
+A trial is one method with one seed in one task. At some marks, and at its end, 20 whole episodes that nothing
+learned from say what its policy is worth. It ends when it has passed these marks and reached the hardest
+return, when it has solved the task, or when it has spent the steps of the task. Trials run one after another
+in one process with one thread, and what one found is kept the moment it ends. `python -m benchmarks control`
+does all that are not done yet, `python -m benchmarks.control 'hopper/ttpo/*'` those of a pattern; several
+processes may do different ones at the same time. Those of a million steps are done only by a pattern that
+begins as they do: `'long-hopper/*'`.
 
 Ours estimates the discounted return from each batch, over its horizon T; of PPO and TRPO it is the mean over
 the episodes that ended in the iteration. A level is reached when the mean of three iterations is. Seconds are
@@ -13,6 +15,7 @@ of the CPU while training, because other work on the machine would count in thos
 
 from __future__ import annotations
 
+import math
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -38,6 +41,8 @@ from ttray.runs.directories import runs_directory
 SEEDS = (3, 4, 5, 6, 7)
 """Settings were chosen on 0 to 2."""
 
+LONG_SEEDS = SEEDS[:3]
+
 NUM_EPISODES = 20
 _FRESH = 10_000  # added to a seed: nobody trains with that
 
@@ -61,8 +66,7 @@ def run(
     def tell(name: str, num_finished: int, num_all: int) -> None:
         report.say(f"  {num_finished} of {num_all} trials {name or f'in {directory}'}")
 
-    trials = [trial for trial, *_ in _trials(tasks)]
-    chosen = [trial for trial in trials if any(fnmatchcase(trial.name, pattern) for pattern in only)]
+    chosen = [trial for trial, task, *_ in _trials(tasks) if _is_chosen(trial, task, only)]
     try:
         with torch_threads(1):
             run_trials(chosen, directory, tell)
@@ -93,7 +97,12 @@ def of_finished(report: Reporter, directory: Path, tasks: Sequence[ControlTask] 
     if of_ttpo:
         report.add(*_shares(of_ttpo))
     tasks_told = {
-        task.name: {"title": task.title, "levels": list(task.most_steps), "run": task.run_of(0).to_settings()}
+        task.name: {
+            "title": task.title,
+            "levels": list(task.most_steps),
+            "marks": [mark for mark in task.marks if mark <= task.max_steps],
+            "run": task.run_of(0).to_settings(),
+        }
         for task in tasks
         if task.name in found
     }
@@ -103,16 +112,25 @@ def of_finished(report: Reporter, directory: Path, tasks: Sequence[ControlTask] 
 def _trials(tasks: Sequence[ControlTask]) -> Iterator[tuple[Trial, ControlTask, str, int]]:
     for seed in SEEDS:
         for task in tasks:
-            for method in METHODS:
-                is_of_plans = method in ("ttpo", "ttpo-uniform") and task.name.startswith("plan-")
-                if task.name.startswith("plan-") != is_of_plans or (
-                    method == "ttpo-uniform" and not is_of_plans
-                ):
-                    continue
-                if method == "sb3-ppo-zoo" and task.environment not in ZOO:
-                    continue
+            if task.is_long and seed not in LONG_SEEDS:
+                continue
+            for method in _methods(task):
                 work = partial(_train, task, method, seed)
                 yield Trial(f"{task.name}/{method}/{seed}", work, on_cluster=False), task, method, seed
+
+
+def _methods(task: ControlTask) -> list[str]:
+    if task.is_long:
+        return ["ttpo"]
+    if task.is_of_plans:
+        return ["ttpo", "ttpo-uniform"]
+    untuned = {"sb3-ppo-zoo"} if task.environment not in ZOO else set()
+    return [method for method in METHODS if method not in {"ttpo-uniform", *untuned}]
+
+
+def _is_chosen(trial: Trial, task: ControlTask, only: Sequence[str]) -> bool:
+    asked = [pattern for pattern in only if pattern.startswith("long-") or not task.is_long]
+    return any(fnmatchcase(trial.name, pattern) for pattern in asked)
 
 
 def _train(task: ControlTask, method: str, seed: int, _: Path) -> Sequence[Row]:
@@ -120,22 +138,27 @@ def _train(task: ControlTask, method: str, seed: int, _: Path) -> Sequence[Row]:
     spent_s = 0.0
     with METHODS[method].begin(task, seed) as learning:
         while not _is_done(rows, task):
+            before = rows[-1]["num_env_steps"] if rows else 0
             started = time.process_time()
             row = learning.advance()
             spent_s += time.process_time() - started
-            rows.append(
-                {**row, "time_s": round(spent_s, 3), "fresh": float("nan"), "fresh_sum": float("nan")}
-            )
-        rows[-1] |= _fresh(learning, task, seed)
+            row |= {"time_s": round(spent_s, 3), "fresh": math.nan, "fresh_sum": math.nan}
+            rows.append(row)
+            if any(before < mark <= row["num_env_steps"] for mark in task.marks) or _is_done(rows, task):
+                row |= _fresh(learning, task, seed)
     return rows
 
 
 def _is_done(rows: Sequence[Row], task: ControlTask) -> bool:
     if not rows:
         return False
+    steps = rows[-1]["num_env_steps"]
+    if steps >= task.max_steps or (task.solved is not None and rows[-1]["fresh_sum"] >= task.solved):
+        return True
+    if task.solved is not None or any(steps < mark <= task.max_steps for mark in task.marks):
+        return False
     returns = [row["discounted_return"] for row in rows]
-    is_reached = reached_at(returns, max(task.most_steps)) is not None
-    return is_reached or rows[-1]["num_env_steps"] >= task.max_steps
+    return bool(task.most_steps) and reached_at(returns, max(task.most_steps)) is not None
 
 
 def _fresh(learning: Learning, task: ControlTask, seed: int) -> dict[str, float]:
@@ -168,8 +191,15 @@ def _findings(task: ControlTask, method: str, curves: Sequence[Sequence[Row]]) -
         )
     last = [rows[-1] for rows in curves]
     case = f"{task.title}, {label}"
+    if task.solved is not None:
+        num_solved = sum(row["fresh_sum"] >= task.solved for row in last)
+        missing = "" if num_solved == len(last) else f", {num_solved} of {len(last)} ≥"
+        steps = [row["num_env_steps"] for row in last]
+        yield Finding(f"{task.title} solved, {label}", f"steps{missing}", tuple(steps))
     yield Finding(case, "fresh, discounted", tuple(row["fresh"] for row in last))
-    yield Finding(case, "fresh, undiscounted", tuple(row["fresh_sum"] for row in last))
+    yield Finding(
+        case, "fresh, undiscounted", tuple(row["fresh_sum"] for row in last), at_least=task.published
+    )
     yield Finding(
         case, "CPU s / 10⁶ steps", tuple(1e6 * row["time_s"] / row["num_env_steps"] for row in last)
     )

@@ -166,6 +166,10 @@ ZOO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """By environment; where there is none, PPO "tuned" cannot be run."""
 
 
+_FEWEST_STEPS = 1000
+"""Of an iteration: as many as TTPO's. Batches of eight steps would tell nothing of returns."""
+
+
 def _stable_baselines(
     label: str, module: str, name: str, settings_of: Callable[[ControlTask], Mapping[str, Any]]
 ) -> ControlMethod:
@@ -195,9 +199,11 @@ def _stable_baselines(
             "MlpPolicy", environments, gamma=task.gamma, seed=seed, device="cpu", **_with_classes(settings)
         )
         model.set_logger(Logger(folder=None, output_formats=[]))
+        batch = model.n_steps * model.n_envs
+        steps = -(-_FEWEST_STEPS // batch) * batch
 
         def advance() -> dict[str, float]:
-            model.learn(model.n_steps * model.n_envs, reset_num_timesteps=False)  # one batch
+            model.learn(steps, reset_num_timesteps=False)
             value = returns.take_mean() if returns.has_any else float("nan")
             return {
                 "num_env_steps": int(model.num_timesteps),

@@ -73,24 +73,29 @@ def _smooth(values: Sequence[float]) -> list[float]:
 
 
 def table(result: Result) -> list[str]:
-    """Steps to each level, then what 20 fresh episodes at the end earned and what training cost.
+    """Steps to each level, what fresh episodes earned at the marks and the end, and what training cost.
 
     Args:
         result: Of `benchmarks.control.run`.
     """
     names = [name for name in METHODS if any(name in each for each in result.series["curves"].values())]
     targets = {finding.case: finding.target for finding in result.findings}
-    steps, ends = [], []
+    steps, at_marks, ends = [], [], []
     for name, task in result.series["tasks"].items():
-        curves = {method: list(each.values()) for method, each in result.series["curves"][name].items()}
+        found = result.series["curves"][name]
+        curves = [list(found.get(method, {}).values()) for method in names]
         for level in task["levels"]:
             case = f"{task['title']} ≥ {level:g}"
-            cells = [_steps(curves.get(method, []), level) for method in names]
+            cells = [_steps(each, level) for each in curves]
             steps.append((case, targets.get(f"{case}, {METHODS['ttpo'].label}", ""), *cells))
-        ends.append((task["title"], *(_end(curves.get(method, [])) for method in names)))
+        for mark in task["marks"]:
+            at_marks.append((f"{task['title']} at {short(mark)}", *(_at_mark(each, mark) for each in curves)))
+        ends.append((task["title"], *(_end(each) for each in curves)))
     labels = [METHODS[name].label for name in names]
     lines = markdown.table(("steps", "target", *labels), steps)
-    return [*lines, "", *markdown.table(("20 fresh episodes; CPU s / 10⁶ steps", *labels), ends)]
+    for title, rows in (("20 fresh episodes", at_marks), ("at the end; CPU s / 10⁶ steps", ends)):
+        lines += ["", *markdown.table((title, *labels), rows)]
+    return lines
 
 
 def _steps(curves: Curves, level: float) -> str:
@@ -103,11 +108,21 @@ def _steps(curves: Curves, level: float) -> str:
     return f"{'≥ ' * is_bound}{short(median(used))} ({num_reached} of {len(at)})"
 
 
+def _at_mark(curves: Curves, mark: int) -> str:
+    """Of the seeds that came so far."""
+    passed = [[row for row in rows if row["num_env_steps"] >= mark] for rows in curves]
+    first = [rows[0] for rows in passed if rows]
+    return f"{_worth(first)} ({len(first)})" if first else ""
+
+
 def _end(curves: Curves) -> str:
     if not curves:
         return ""
     last = [rows[-1] for rows in curves]
-    discounted, whole = median(row["fresh"] for row in last), median(row["fresh_sum"] for row in last)
     seconds = median(1e6 * row["time_s"] / row["num_env_steps"] for row in last)
-    steps = short(median(row["num_env_steps"] for row in last))
-    return f"{short(discounted)} ({short(whole)} undiscounted) after {steps}; {short(seconds)}"
+    return f"{_worth(last)} after {short(median(row['num_env_steps'] for row in last))}; {short(seconds)}"
+
+
+def _worth(rows: Sequence[Mapping[str, Any]]) -> str:
+    discounted, whole = median(row["fresh"] for row in rows), median(row["fresh_sum"] for row in rows)
+    return f"{short(discounted)} / {short(whole)}"
