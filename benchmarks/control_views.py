@@ -89,12 +89,14 @@ def table(result: Result) -> list[str]:
             cells = [_steps(each, level) for each in curves]
             steps.append((case, targets.get(f"{case}, {METHODS['ttpo'].label}", ""), *cells))
         for mark in task["marks"]:
-            at_marks.append((f"{task['title']} at {short(mark)}", *(_at_mark(each, mark) for each in curves)))
+            cells = [_at_mark(each, mark) for each in curves]
+            if any(cells):
+                at_marks.append((f"{task['title']} at {short(mark)}", *cells))
         ends.append((task["title"], *(_end(each) for each in curves)))
     labels = [METHODS[name].label for name in names]
     lines = markdown.table(("steps", "target", *labels), steps)
     for title, rows in (("20 fresh episodes", at_marks), ("at the end; CPU s / 10⁶ steps", ends)):
-        lines += ["", *markdown.table((title, *labels), rows)]
+        lines += ["", *markdown.table((title, *labels), rows)] if rows else []
     return lines
 
 
