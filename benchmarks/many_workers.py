@@ -43,8 +43,9 @@ class _ReadyWorkers:
     def channels(self, alive: Collection[int], demand: Demand) -> dict[int, Channel]:
         return dict.fromkeys(range(self._number), self)
 
-    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
+    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> Callable[[], None]:
         on_answer(self._answers[quota.index])
+        return lambda: None
 
     def ask(self, question: Any, values: Any, on_answer: Callable[[Any], None]) -> None:
         """Nobody computes a bound."""

@@ -135,6 +135,11 @@ class LentWorkers:
         loan = self._loan
         return loan is not None and loan.num_alive > 0 and time.monotonic() - self._heard < _HEARD_S
 
+    def others_wait(self) -> bool:
+        """Whether a worker is to come back after each quota."""
+        loan = self._loan
+        return loan is not None and loan.others_wait
+
     def nobody_came(self, waited_s: float) -> CollectionError:
         """What to say when none was lent for too long."""
         loan, name = self._loan, self.lender.name

@@ -33,7 +33,7 @@ class CollectionStats:
         num_env_steps_saved: Planned steps that terminated episodes did not need.
         num_slot_steps: Environment steps executed for the quotas that count.
         num_quotas: Quotas that the plan was split into.
-        num_quotas_redispatched: How often a quota was sent out again.
+        num_quotas_redispatched: How often a quota that had begun was sent out again.
         num_quotas_backed_up: How often a second copy of a quota was sent out because the first took long.
         num_trajectories_recollected: Trajectories in the quotas that were sent out again.
         num_env_runners: Workers that collected at least one of the quotas.

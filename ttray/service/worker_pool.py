@@ -79,6 +79,14 @@ class WorkerPool:
         """Whether somebody has nothing to do."""
         return bool(self._idle)
 
+    def has_quick_idle(self) -> bool:
+        """The same of those that were not too slow."""
+        return any(worker not in self.slow for worker in self._idle)
+
+    def is_counted_on(self, worker: int) -> bool:
+        """Whether a worker is there, and was not too slow."""
+        return worker in self.channels and worker not in self.slow
+
     def idle(self) -> set[int]:
         """Workers that answer and have nothing to do."""
         return set(self._idle)
@@ -102,8 +110,7 @@ class WorkerPool:
         return worker
 
     def rest(self, worker: int) -> None:
-        """A worker is done with what it had."""
-        self.num_answers[worker] += 1
+        """A worker is done with all that it had."""
         if worker in self.channels:
             self._idle.append(worker)
 
