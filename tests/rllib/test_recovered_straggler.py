@@ -45,7 +45,7 @@ class OwnClock:
 
     def watched(self, take_answer):
         def take(dispatcher, number, answer, time_s):
-            flight = dispatcher._flights.get(number)
+            flight = dict(dispatcher._flights.running()).get(number)
             if flight is not None and flight.worker == VICTIM and isinstance(answer.outcome, Receipt):
                 limit = dispatcher._pace.limit(flight.collection.num_steps[flight.quota.index])
                 self._was_late |= answer.outcome.stats.time_s > limit

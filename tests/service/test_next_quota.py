@@ -141,7 +141,9 @@ def test_a_stopped_worker_never_begins_what_others_have_done(service):
     while rollouts.collect_work(work).stats.num_quotas < 8:
         pass  # on a busy machine one may have been late, and is then not counted on
     before = ray.get(service.actors[0].num_quotas.remote())
-    service.fail(delay_s=0.005)  # so that it is still at the first when it hears that the next is taken back
+    # So that it is still at the first when it hears that the next is taken back: Ray may have to say it again,
+    # after two seconds.
+    service.fail(delay_s=0.015)
     os.kill(victim, signal.SIGSTOP)
     try:
         handle = rollouts.collect_work(work)

@@ -33,9 +33,9 @@ def test_actors_quotas_and_deaths_change_no_bit(service, name):
             assert checked_digest(handle, work) == digest
             assert handle.stats.num_quotas_redispatched == 0
 
-    victim = service.pids(2)[0]
     rollouts = service.rollouts(2, quotas_per_env_runner=4)
     found = [checked_digest(rollouts.collect_work(works[0]), works[0])]
+    victim = service.pids(2)[0]  # it has nothing at hand any more, not even what was taken back
     # Stopped, the victim keeps its quota; it dies when the others have delivered theirs.
     os.kill(victim, signal.SIGSTOP)
 

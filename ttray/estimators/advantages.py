@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import solve_banded
 from torch import Tensor
 
 from ttray.data.ragged import RaggedBatch
@@ -70,6 +69,8 @@ def discounted_from_there_on(
         factors: `[rows]`, what the sum from a step on counts for in that of the step before; those of first
             steps are not used.
     """
+    from scipy.linalg import solve_banded  # not above: every worker would wait for it, and few have a critic
+
     # The equations are a matrix with ones and one diagonal above them, solved from its last row upwards.
     bands = np.ones((2, len(found)))
     bands[0] = -factors
