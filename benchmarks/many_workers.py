@@ -43,9 +43,8 @@ class _ReadyWorkers:
     def channels(self, alive: Collection[int], demand: Demand) -> dict[int, Channel]:
         return dict.fromkeys(range(self._number), self)
 
-    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> Callable[[], None]:
+    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         on_answer(self._answers[quota.index])
-        return lambda: None
 
     def ask(self, question: Any, values: Any, on_answer: Callable[[Any], None]) -> None:
         """Nobody computes a bound."""

@@ -9,13 +9,13 @@ from tests.support.interruptions import at_every_line, interrupted_after, interr
 from ttray.data.batch import digest
 from ttray.rollout.environment import EnvironmentMaker
 from ttray.rollout.policies import fresh_policy
-from ttray.service import channel, dispatcher, worker_pool, worker_sources
+from ttray.service import channel, dispatcher, flights, worker_pool, worker_sources
 from ttray.service.service import RolloutService
 from ttray.settings.training import DispatchSettings
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
-SOURCES = {module.__file__ for module in (channel, dispatcher, worker_pool, worker_sources)}
+SOURCES = {module.__file__ for module in (channel, dispatcher, flights, worker_pool, worker_sources)}
 STRATEGY = strategy_of(0, 0, 3, 0, 0, 4)
 
 

@@ -52,17 +52,12 @@ class AnyWorker:
 
     def __init__(self, makers: dict[str, EnvironmentMaker]) -> None:
         self._workers = {name: RolloutWorker(maker) for name, maker in makers.items()}
-        self._num_quotas = 0
 
     def run_quota(self, work, quota):
-        self._num_quotas += 1
         return self._workers[work.info.environment].run_quota(work, quota)
 
     def answer_parts(self, question, values):
         return next(iter(self._workers.values())).answer_parts(question, values)
-
-    def num_quotas(self):
-        return self._num_quotas
 
     def ping(self):
         return sign_of_life()

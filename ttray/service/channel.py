@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import ray
@@ -40,12 +39,8 @@ class Channel(Protocol):
     is_spare: bool
     """Whether nobody counts on it, or misses it, before it has a place."""
 
-    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> Callable[[], None]:
-        """Sends a quota; `on_answer` is called once, from any thread.
-
-        Returns:
-            Takes it back if the worker has not begun: it is then answered with Ray's `TaskCancelledError`.
-        """
+    def send(self, work: Any, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
+        """Sends a quota; `on_answer` is called once, from any thread."""
 
     def ask(
         self, question: ShardRequest, values: Any, on_answer: Callable[[ShardReply | Exception], None]
@@ -72,13 +67,10 @@ class ActorChannel:
         self.actor, self.needs, self.is_spare = actor, needs, is_spare
         self._run_quota = actor.run_quota.options(num_returns=2)
 
-    def send(
-        self, work: ray.ObjectRef, quota: Quota, on_answer: Callable[[Answer], None]
-    ) -> Callable[[], None]:
+    def send(self, work: ray.ObjectRef, quota: Quota, on_answer: Callable[[Answer], None]) -> None:
         """Sends a quota. The table stays where it is made; this process owns the reference to it."""
         receipt, table = self._run_quota.remote(work, quota)
         when_done(receipt, lambda outcome: on_answer(Answer(outcome, table)))
-        return partial(_cancel, receipt)
 
     def ask(
         self, question: ShardRequest, values: Any, on_answer: Callable[[ShardReply | Exception], None]
@@ -97,11 +89,6 @@ class ActorChannel:
     def __reduce__(self) -> tuple[Any, ...]:
         # A learner elsewhere asks the same actor.
         return ActorChannel, (self.actor, self.needs)
-
-
-def _cancel(reference: ray.ObjectRef) -> None:
-    if ray.is_initialized():  # else there is nobody who would do it
-        ray.cancel(reference)
 
 
 def when_done(reference: ray.ObjectRef, on_done: Callable[[Any], None]) -> None:

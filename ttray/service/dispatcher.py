@@ -1,9 +1,9 @@
 """The dispatcher: deals quotas to workers until all planned trajectories are there.
 
-A worker runs one quota, and has the next at hand as long as nobody is idle. A quota is lost when its worker
-dies, hangs, or answers with an error; it is then sent out again, whole, to whoever is free, and so is what
-that worker had at hand. When nothing is left to send, idle workers get what others have at hand, and then
-copies of what has been out for too long. Trajectories are pure functions of their ids, so any answer to a
+A worker runs one quota, and has the next at hand as long as enough are left for the others. A quota is lost
+when its worker dies, hangs, or answers with an error; it is then sent out again, whole, to whoever is free,
+and so is what that worker had at hand. When nothing is left to send, idle workers get copies of what has been
+out for too long, and of what lies behind it. Trajectories are pure functions of their ids, so any answer to a
 quota has the same bits: the first counts, and nobody waits for the others.
 """
 
@@ -17,7 +17,7 @@ from itertools import islice, takewhile
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ray.exceptions import RayTaskError, TaskCancelledError
+from ray.exceptions import RayTaskError
 
 from ttray.plans.quotas import Quota
 from ttray.rollout.blame import first_line
@@ -134,42 +134,47 @@ class Dispatcher:
             self._is_whole = True
         finally:
             self._current = None  # what is still on its way belongs to nobody now
-            self._take_back_all()
 
     def _is_served(self) -> bool:
         return self._lent is not None and self._lent.is_served()
 
     def _num_useful(self, now: Collection) -> int:
-        """How many workers there is something to do for: what has not begun or is late is for others, too."""
+        """How many workers there is something to do for: what is late is for others, too."""
         while now.out and not now.is_alone(now.out[0]):
             now.out.popleft()
         late = self._settings.backup_quotas and not now.pending and now.out and self._late_in(now.out[0]) <= 0
-        sent = sum(each.collection is now and (each.has_begun or not each.is_trial) for each in self._flights)
-        return len(now.pending) + sent + bool(late)
+        begun = sum(flight.collection is now for _, flight in self._flights.running())
+        return len(now.pending) + begun + bool(late)
 
     def _deal(self, now: Collection) -> None:
-        while now.pending and self.pool.has_idle():
-            self._send(now, now.next_quota(), self.pool.next_idle())
-        self._share_next(now)
+        self._send_pending(now)
+        self._hand_next(now)
         if not self._settings.backup_quotas:
             return
         while not now.pending and self.pool.has_idle() and (flight := self._straggler(now)):
             logger.info("%s: worker %d is late; sending a copy", flight.name, flight.worker)
             now.state.backed_up.append(flight.quota)
             self._send(now, flight.quota, self.pool.next_idle())
+            self._put_back(self._flights.at_hand(flight.worker))
+            self._send_pending(now)
         # A plan for the others leaves nothing to those that were too slow: they would stay out for ever.
         while not now.pending and now.out and (worker := self.pool.next_idle_slow()) is not None:
             self._launch(Flight(now, now.out[-1].quota, worker, time.monotonic(), is_trial=True))
 
-    def _share_next(self, now: Collection) -> None:
-        """Gives workers at hand what they do next; takes it back for who is idle, and where others wait."""
-        if self._lent is not None and self._lent.others_wait():
-            self._take_back_all()
-            return
-        while not now.pending and self.pool.has_quick_idle() and self._take_back_one():
+    def _send_pending(self, now: Collection) -> None:
+        while now.pending and self.pool.has_idle():
             self._send(now, now.next_quota(), self.pool.next_idle())
-        while now.pending and (flight := self._flights.next_single()):
-            if flight.collection is now and not flight.is_trial and self.pool.is_counted_on(flight.worker):
+
+    def _hand_next(self, now: Collection) -> None:
+        """Gives workers at hand what they do next, as long as one is left for each of them.
+
+        It stays there: Ray can take a call back, but may hold up the worker's other calls for half a minute.
+        """
+        if self._lent is not None and self._lent.others_wait():
+            return  # a worker is to come back after each quota
+        counted_on = self.pool.counted_on()
+        while len(now.pending) >= len(counted_on) and (flight := self._flights.next_single()):
+            if flight.collection is now and not flight.is_trial and flight.worker in counted_on:
                 self._send(now, now.next_quota(), flight.worker, has_begun=False)
 
     def _send(self, now: Collection, quota: Quota, worker: int, *, has_begun: bool = True) -> None:
@@ -191,19 +196,7 @@ class Dispatcher:
             # Timed here: the driver may be busy with something else for long before it looks at the answer.
             self._events.put(partial(self._take_answer, number, answer, time.monotonic()))
 
-        recall = self.pool.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
-        if not flight.has_begun:
-            flight.recall = recall
-
-    def _take_back_all(self) -> None:
-        while self._take_back_one():
-            pass
-
-    def _take_back_one(self) -> bool:
-        """Takes back what was given last; if that has begun by then, its answer counts all the same."""
-        flight = self._flights.recall_last()
-        self._put_back(flight)
-        return flight is not None
+        self.pool.channels[flight.worker].send(flight.collection.shared, flight.quota, on_answer)
 
     @staticmethod
     def _put_back(flight: Flight | None) -> None:
@@ -255,9 +248,6 @@ class Dispatcher:
             return  # its worker was killed for being late, or has died before it began
         now, worker, outcome = flight.collection, flight.worker, answer.outcome
         now.copies[flight.quota.index] -= not flight.is_trial
-        if isinstance(outcome, TaskCancelledError) and flight.is_trial:
-            self._go_on(flight, instant)
-            return
         if isinstance(outcome, Exception):
             self._take_error(flight, outcome, instant)
             return

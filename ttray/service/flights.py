@@ -1,6 +1,6 @@
 """Quotas on their way: a worker runs one, and may have the next at hand, so that it need not wait for it.
 
-What is at hand has not begun: it is late for nobody, to blame for nothing, and can be taken back.
+What is at hand has not begun: it is late for nobody, and to blame for nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -18,10 +18,6 @@ from ttray.service.collection_state import CollectionState
 from ttray.service.receipt import Receipt
 from ttray.service.worker import Work
 from ttray.settings.training import DispatchSettings
-
-
-def _nothing() -> None:
-    """What has begun cannot be taken back."""
 
 
 class Loss(Enum):
@@ -72,7 +68,7 @@ class Collection:
     def add(self, flight: Flight, receipt: Receipt, table: Any) -> bool:
         """Takes in an answer; false for a second one to the same quota."""
         is_first = self.state.add(receipt, table, flight.worker)
-        if is_first and flight.is_trial and flight.quota.index in self.pending:  # taken back too late
+        if is_first and flight.is_trial and flight.quota.index in self.pending:  # it came all the same
             self.pending.remove(flight.quota.index)
             heapq.heapify(self.pending)
         return is_first
@@ -88,9 +84,7 @@ class Flight:
         worker: Who has it.
         since: When it began, as far as is known, or was sent.
         has_begun: Whether its worker has nothing before it.
-        is_trial: Whether nobody counts on it: its worker was too slow, or it is taken back.
-        is_recalled: Whether it is taken back; its worker will hardly have begun.
-        recall: Takes it back, unless its worker has begun.
+        is_trial: Whether nobody counts on it, because its worker was too slow.
     """
 
     collection: Collection
@@ -99,8 +93,6 @@ class Flight:
     since: float
     has_begun: bool = True
     is_trial: bool = False
-    is_recalled: bool = False
-    recall: Callable[[], None] = _nothing
 
     @property
     def name(self) -> str:
@@ -116,7 +108,6 @@ class Flights:
         self._running: dict[int, Flight] = {}  # in the order in which they began
         self._at_hand: dict[int, int] = {}  # what a worker does next
         self._next: dict[int, Flight] = {}  # the same, by number
-        self._recallable: list[int] = []  # numbers of those that had not begun when they were sent
         self._single: deque[int] = deque()  # numbers of those that had nothing behind them when they began
 
     def __bool__(self) -> bool:
@@ -131,8 +122,8 @@ class Flights:
         return iter(self._running.items())
 
     def workers(self) -> set[int]:
-        """Who has something to do, beside what was taken back."""
-        return {flight.worker for flight in self._running.values() if not flight.is_recalled}
+        """Who has something to do."""
+        return {flight.worker for flight in self._running.values()}
 
     def add(self, flight: Flight) -> int:
         """Takes in what is being sent; returns its number."""
@@ -141,7 +132,6 @@ class Flights:
             self._run(number, flight)
         else:
             self._at_hand[flight.worker], self._next[number] = number, flight
-            self._recallable.append(number)
         return number
 
     def land(self, number: int) -> Flight | None:
@@ -158,9 +148,13 @@ class Flights:
             return None
         number = self._at_hand.pop(worker)
         flight = self._next.pop(number)
-        flight.has_begun, flight.since, flight.recall = True, instant, _nothing
+        flight.has_begun, flight.since = True, instant
         self._run(number, flight)
         return flight
+
+    def at_hand(self, worker: int) -> Flight | None:
+        """What a worker does next."""
+        return self._next[self._at_hand[worker]] if worker in self._at_hand else None
 
     def take_next(self, worker: int) -> Flight | None:
         """Takes out what a worker has at hand: it is gone with it."""
@@ -174,18 +168,9 @@ class Flights:
                 return flight
         return None
 
-    def recall_last(self) -> Flight | None:
-        """Recalls what was sent last of what has not begun; each once."""
-        while self._recallable:
-            if flight := self._next.get(self._recallable.pop()):
-                flight.is_recalled = True
-                flight.recall()
-                return flight
-        return None
-
     def clear(self) -> None:
         """Forgets all."""
-        for known in (self._running, self._at_hand, self._next, self._recallable, self._single):
+        for known in (self._running, self._at_hand, self._next, self._single):
             known.clear()
 
     def _run(self, number: int, flight: Flight) -> None:

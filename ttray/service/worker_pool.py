@@ -79,13 +79,9 @@ class WorkerPool:
         """Whether somebody has nothing to do."""
         return bool(self._idle)
 
-    def has_quick_idle(self) -> bool:
-        """The same of those that were not too slow."""
-        return any(worker not in self.slow for worker in self._idle)
-
-    def is_counted_on(self, worker: int) -> bool:
-        """Whether a worker is there, and was not too slow."""
-        return worker in self.channels and worker not in self.slow
+    def counted_on(self) -> set[int]:
+        """Workers that are there, and were not too slow."""
+        return self.alive() - self.slow
 
     def idle(self) -> set[int]:
         """Workers that answer and have nothing to do."""
