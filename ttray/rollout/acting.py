@@ -144,6 +144,7 @@ class ActingSlots:
         self._spare = [np.random.Generator(np.random.PCG64(0))] * self._widths[-1]
         noise = self._actor.noise
         self._noise = None if noise is None else NoiseAhead(noise, num_slots, self._widths[-1])
+        self._inference = torch.inference_mode()  # for every step: making it takes as long as entering it
 
     def begin(self, slot: int) -> None:
         """Has it forget, in a slot where a trajectory begins."""
@@ -165,7 +166,7 @@ class ActingSlots:
         most = self._widths[-1]
         noise = NO_NOISE if self._noise is None else self._noise.step(len(obs), generators)
         # With several threads, a row's bits would depend on how they share the rows.
-        with torch.inference_mode(), torch_threads(1):
+        with self._inference, torch_threads(1):
             if len(obs) <= most:
                 return self._ask(obs, 0, generators, noise)
             parts = [

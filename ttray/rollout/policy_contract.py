@@ -116,7 +116,8 @@ def actions_in(answer: Any, number: int, space: gymnasium.Space, name: str) -> N
         start = np.asarray(space.start, np.int64)
         sizes = np.asarray(space.n if isinstance(space, Discrete) else space.nvec, np.uint64)
     chosen = actions.astype(np.int64) - start
-    if (wrong := chosen.view(np.uint64) >= sizes).any():  # as are numbers below 0, taken for these
+    wrong = chosen.view(np.uint64) >= sizes  # as are numbers below 0, taken for these
+    if len(wrong.nonzero()[0]):  # of so few, quicker than `any`
         found = actions[wrong.reshape(number, -1).any(1).argmax()]
         raise PolicyError(f"the policy {name} answered the action {found}, which is not in {space}")
     return chosen if chosen.ndim == 1 else chosen.reshape(number, -1)
