@@ -1,21 +1,16 @@
 """Policies of other frameworks: what they are worth there and here, and how fast they are run.
 
 The mean return of episodes that a policy's own framework has run stands beside ttray's estimate and interval,
-for a policy of each kind. Then steps per second with a model of Stable-Baselines3: its own `evaluate_policy`
-and `ttray.collect`, both in one process with one thread and as many environments, in turns. A step counts
-if it is part of an episode that is evaluated. Where an environment is an ordinary one of gymnasium, its own
-Python takes most of the time on both sides; ttray's are batched.
+for a policy of each kind. Then steps per second, by `benchmarks.policy_speeds`.
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +26,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 import ttray
+from benchmarks.policy_speeds import EPISODES, HORIZONS, NUM_ENV_RUNNERS, compare_speeds
 from benchmarks.report import Finding, Reporter, Result
-from benchmarks.timing import in_turns, ratios
 from ttray.numerics.threads import torch_threads
 from ttray.service.connection import connect
 
@@ -58,16 +53,23 @@ class Pair:
     returns: Returns
 
 
-def run(num_episodes: int = 2_000, budget: int = 200_000, rounds: int = 3, episodes: int = 256) -> Result:
+def run(
+    num_episodes: int = 2_000,
+    budget: int = 200_000,
+    horizons: Mapping[str, int] = HORIZONS,
+    episodes: Mapping[int, int] = EPISODES,
+    rounds: int = 3,
+) -> Result:
     """Compares worth and speed.
 
     Args:
         num_episodes: Of each policy, by its own framework.
         budget: Steps of each evaluation of ttray.
+        horizons: Longest episodes where speeds are measured, by environment.
+        episodes: Of one measurement of a speed, by the number of environments.
         rounds: In which speeds are measured.
-        episodes: Of one measurement of a speed.
     """
-    connect(1)
+    connect(NUM_ENV_RUNNERS)
     report = Reporter("policies", "Policies of other frameworks, there and here")
     report.say(f"{num_episodes:,} episodes by the policy's own framework, {budget:,} steps by ttray")
     for name, make in PAIRS.items():
@@ -80,41 +82,8 @@ def run(num_episodes: int = 2_000, budget: int = 200_000, rounds: int = 3, episo
         report.add(Finding(name, "low", (found.low,)))
         report.add(Finding(name, "high", (found.high,)))
         report.add(Finding(name, "holds it", (float(holds),), at_least=1.0))
-    report.say(f"steps per second, {_NUM_ENVS} environments, {rounds} rounds of {episodes} episodes")
-    for environment, horizon in SPEEDS.items():
-        _compare_speeds(report, environment, horizon, rounds, episodes)
+    compare_speeds(report, horizons, episodes, rounds)
     return report.result()
-
-
-SPEEDS = {_POLE: 500, _PENDULUM: 200, "ttray/Dam-v0": 100, "ttray/SupplyChain-v0": 30}
-
-
-def _compare_speeds(report: Reporter, environment: str, horizon: int, rounds: int, episodes: int) -> None:
-    limit = {"max_episode_steps": horizon}
-    environments = make_vec_env(environment, n_envs=_NUM_ENVS, seed=0, env_kwargs=limit)
-    model = stable_baselines3.PPO("MlpPolicy", environments, n_steps=32, device="cpu", seed=0)
-    plan, iterations = ttray.dcs.uniform(horizon, horizon * episodes), count()
-
-    def theirs() -> int:
-        found: Any = evaluate_policy(
-            model, environments, n_eval_episodes=episodes, deterministic=False, return_episode_rewards=True
-        )
-        return sum(found[1])
-
-    def ours() -> int:
-        how: dict[str, Any] = {"num_slots": _NUM_ENVS, "iteration": next(iterations)}
-        return int(ttray.collect(environment, strategy=plan, policy=model, **how).num_rows)
-
-    with torch_threads(1):
-        ours()  # proves that rows are independent
-        rates = in_turns({"ttray": partial(_rate, ours), "SB3": partial(_rate, theirs)}, rounds)
-    report.add(Finding(environment, "steps/s", tuple(rates["ttray"])))
-    report.add(Finding(environment, "× evaluate_policy", ratios(rates["ttray"], rates["SB3"]), at_least=3.0))
-
-
-def _rate(sample: Callable[[], int]) -> float:
-    started = time.perf_counter()
-    return sample() / (time.perf_counter() - started)
 
 
 @contextmanager

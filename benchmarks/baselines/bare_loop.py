@@ -35,9 +35,7 @@ class BareLoop:
         self._policy = fresh_policy(facts, seed=0)
         self._stream = np.random.default_rng(0)
         self._noise = np.empty((num_slots, self._distribution.noise_size), np.float32)
-        self._slots = maker.make_batch(num_slots) or _SingleLoop(
-            [make_single(case) for _ in range(num_slots)]
-        )
+        self._slots = maker.make_batch(num_slots) or SingleLoop([make_single(case) for _ in range(num_slots)])
         self._to_environment = clip_of(self._slots.single_action_space)
         self._obs, _ = self._slots.reset(seed=0)
 
@@ -69,7 +67,7 @@ def bare_loop(case: Case, num_workers: int, num_slots: int) -> Iterator[Sample]:
             ray.kill(loop)
 
 
-class _SingleLoop:
+class SingleLoop:
     """Single environments in turn, reset where they end; a tenth quicker than a `SyncVectorEnv`.
 
     Args:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stable_baselines3.common.vec_env import DummyVecEnv
 
-from benchmarks import growth, iteration, models, optimisation, policies, startup
+from benchmarks import growth, iteration, models, optimisation, policies, policy_speeds, startup
 from benchmarks.cases import Case
 from benchmarks.idle import idle_shares
 from benchmarks.report import Finding, Reporter, Result, plural
@@ -252,8 +253,21 @@ def test_the_first_iteration_in_one_process_needs_no_ray():
 
 def test_policies_of_other_frameworks_are_compared_with_these(local_ray, monkeypatch, capsys):
     monkeypatch.setattr(policies, "PAIRS", {name: policies.PAIRS[name] for name in ("SB3 PPO", "ONNX")})
-    monkeypatch.setattr(policies, "SPEEDS", {"ttray/Dam-v0": 5})
-    result = policies.run(num_episodes=4, budget=2_000, rounds=1, episodes=4)
+    monkeypatch.setattr(policy_speeds, "NUM_ENV_RUNNERS", 1)
+    result = policies.run(4, 2_000, horizons={"ttray/Dam-v0": 5}, episodes={1: 2, 2: 4}, rounds=1)
     lines_of(result, capsys)
     worth = ["own mean", "estimate", "low", "high", "holds it"]
-    assert [each.quantity for each in result.findings] == [*worth, *worth, "steps/s", "× evaluate_policy"]
+    here = ["steps/s", "× evaluate_policy", "environment alone"]
+    elsewhere = ["steps/s", "× SubprocVecEnv", "× DummyVecEnv"]
+    assert [each.quantity for each in result.findings] == [*worth, *worth, *here, *here, *elsewhere]
+    assert [each.case for each in result.findings[-9::3]] == [
+        "Dam, 1 environment", "Dam, 2 environments", "Dam, 1 env runner"
+    ]  # fmt: skip
+    assert all(each.median > 0.0 for each in result.findings[-9:])
+
+
+def test_only_steps_of_episodes_that_are_evaluated_make_a_speed():
+    case = policy_speeds._Case("CartPole-v1", 5)
+    with case.ours(3, 7, 0) as ours, case.theirs(3, 7, DummyVecEnv) as theirs:
+        assert ours() == theirs() == 7 * 5
+    assert case.alone(3)() >= policy_speeds._STEPS_ALONE
