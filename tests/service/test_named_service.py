@@ -37,7 +37,7 @@ def clients():
 def until(is_so, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < deadline, ttray.Service.status_of(NAME)
+        assert time.monotonic() < deadline, str(ttray.Service.status_of(NAME))  # all of it
         time.sleep(0.1)
 
 
