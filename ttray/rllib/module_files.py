@@ -136,6 +136,8 @@ def _specification(
         inference_only=bool(found["inference_only"]),
         model_config=config,
     )
+    if ours is CatalogModule:
+        _check_built(spec, num_weights)
     if "critic" in found:
         hidden = found["critic"]["hidden_sizes"]
         _check_sizes({"hidden_sizes": hidden}, (spaces[0], Discrete(1)), num_weights)
@@ -161,6 +163,14 @@ def _check_sizes(config: dict[str, Any], spaces: tuple[Space, Space], num_weight
             continue
         if min(sizes) < 1 or sum(a * b for a, b in itertools.pairwise([1, *sizes])) > num_weights:
             raise ValueError(f"{name} is {brief(sizes)}, and there are {num_weights} weights")
+
+
+def _check_built(spec: RLModuleSpec, num_weights: int) -> None:
+    """The same of layers whose sizes only RLlib knows: it makes them without memory first."""
+    with torch.device("meta"):
+        found = sum(each.numel() for each in spec.build().parameters())
+    if found > num_weights:
+        raise ValueError(f"its model has {found:,} weights, and there are {num_weights:,}")
 
 
 def _is_sizes(value: Any) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import io
 from abc import ABC, abstractmethod
 from copy import copy, deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,20 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from torch import nn
 
+from ttray.boundary.fields import brief
 from ttray.boundary.files import read_bytes
+from ttray.boundary.printable import printable
 from ttray.rollout.aligned_layers import with_aligned_layers, with_random_parameters
 from ttray.rollout.observations import shaper_of, tensors_of
 
 _PREFERRED = ("action_dist_inputs", "actions", "action")  # of several outputs; otherwise the first
-_MAX_BYTES = 2**31
+# Of a file that needs no trust, and of all that the operations in such files may ask for.
+_MAX_BYTES, _MAX_MEMORY = 2**27, 2**29
+_BOUNDS = {
+    "session.use_env_allocators": "1",
+    "optimization.constant_folding_max_output_size_in_bytes": str(2**24),
+}
+_SILENT = 4  # ONNX Runtime would print what names a file holds, as they are
 
 
 class Model(ABC):
@@ -133,9 +142,13 @@ class OnnxModel(Model):
     def __init__(self, path: str | Path) -> None:
         self.name = Path(path).name
         try:
-            self._bytes = read_bytes(Path(path), _MAX_BYTES)
+            self._bytes = read_bytes(Path(path), _MAX_BYTES, is_named=True)
         except FileNotFoundError:
             raise ValueError(f"there is no file {path}") from None
+        except OSError as problem:
+            raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+        except ValueError as problem:
+            raise ValueError(f"{path} is no ONNX model that can be run here ({problem})") from None
         self._load()
 
     def _load(self) -> None:
@@ -147,16 +160,22 @@ class OnnxModel(Model):
             ) from missing
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = _SILENT
+        for name, value in _BOUNDS.items():
+            options.add_session_config_entry(name, value)
+        _bound_memory()
+        self._quietly = onnxruntime.RunOptions()
+        self._quietly.log_severity_level = _SILENT
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 self._bytes, options, providers=["CPUExecutionProvider"]
             )
         except Exception as problem:
-            text = " ".join(str(problem).split())[:300]
+            text = printable(" ".join(str(problem).split()))[:300]
             raise ValueError(f"{self.name} is no ONNX model that can be run here ({text})") from problem
         inputs = self._session.get_inputs()
         if len(inputs) != 1:
-            given = ", ".join(each.name for each in inputs)
+            given = brief([each.name for each in inputs])
             raise ValueError(
                 f"{self.name} takes the inputs {given}; a policy takes observations alone. For others, wrap "
                 "the session into ttray.policies.function"
@@ -165,7 +184,7 @@ class OnnxModel(Model):
         if isinstance(rows, int) and rows != 1:
             raise ValueError(f"{self.name} takes {rows} rows and no other number; export it for one, or any")
         self.is_batched = not isinstance(rows, int)
-        self._input, self._type = inputs[0].name, _numpy_type(inputs[0].type)
+        self._input, self._type = inputs[0].name, _numpy_type(self.name, inputs[0].type)
         names = [each.name for each in self._session.get_outputs()]
         self._output = next((name for name in _PREFERRED if name in names), names[0])
 
@@ -179,12 +198,25 @@ class OnnxModel(Model):
     def answer(self, observations: Any) -> NDArray[Any]:
         """See base class."""
         rows = np.ascontiguousarray(observations, dtype=self._type)
-        (found,) = self._session.run([self._output], {self._input: rows})
+        (found,) = self._session.run([self._output], {self._input: rows}, self._quietly)
         return np.asarray(found)
 
     def kind(self) -> str:
         """See base class."""
         return hashlib.sha256(self._bytes).hexdigest()
+
+
+@cache
+def _bound_memory() -> None:
+    """Has all models of this process together take at most so much: a small file may ask for anything."""
+    import onnxruntime
+
+    onnxruntime.create_and_register_allocator(
+        onnxruntime.OrtMemoryInfo(
+            "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+        ),
+        onnxruntime.OrtArenaCfg({"max_mem": _MAX_MEMORY}),
+    )
 
 
 def load_torchscript(path: Path) -> ScriptModel:
@@ -196,7 +228,7 @@ def load_torchscript(path: Path) -> ScriptModel:
     try:
         return ScriptModel(torch.jit.load(str(path), map_location="cpu"))
     except Exception as problem:
-        text = " ".join(str(problem).split())[:200]
+        text = printable(" ".join(str(problem).split()))[:200]
         raise ValueError(
             f"{path} is no TorchScript ({text}). A pickled module or a state_dict has to be loaded in "
             "Python, by who trusts it; pass the module then"
@@ -222,7 +254,12 @@ def _picked(outputs: Any) -> NDArray[Any]:
     return np.array(outputs.numpy())
 
 
-def _numpy_type(name: str) -> Any:
+def _numpy_type(model: str, name: str) -> Any:
     """Of ONNX's "tensor(float)" and the like."""
     inner = name.removeprefix("tensor(").removesuffix(")")
-    return np.dtype({"float": "float32", "double": "float64", "bool": "bool"}.get(inner, inner))
+    try:
+        return np.dtype({"float": "float32", "double": "float64"}.get(inner, inner))
+    except TypeError:
+        raise ValueError(
+            f"{model} takes {brief(name)}, and observations are numbers; export it for tensors of them"
+        ) from None
