@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import ttray
 from tests.support.programs import ROOT
 from ttray.cli.app import app
-from ttray.service.residents import address_of, check_name
+from ttray.service.residents import address_of, check_name, start_resident, write_address
 
 CARTPOLE = ("--env", "CartPole-v1", "--horizon", "20", "--budget", "200")
 
@@ -101,16 +101,34 @@ def test_flags_of_start_reach_the_service(monkeypatch):
 def test_a_name_is_no_path(name):
     with pytest.raises(ValueError, match="a service is named by letters"):
         check_name(name)
+    with pytest.raises(ValueError, match="a service is named by letters"):  # not that there is one already
+        ttray.Service.start(name, 1)
 
 
 def test_a_file_that_does_not_tell_where_a_service_is_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     place = tmp_path / ".ttray" / "services"
     place.mkdir(parents=True)
-    (place / "lab.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"lab\.json does not tell where service 'lab' is"):
-        address_of("lab")
+    elsewhere = [5, "here", "127.0.0.1", "127.0.0.1:99999", "192.0.2.1:6379", "strangers.example:6379"]
+    for said in ("[]", "{}", *(json.dumps({"address": each}) for each in elsewhere)):
+        (place / "lab.json").write_text(said)
+        with pytest.raises(ValueError, match=r"lab\.json does not tell where service 'lab' is"):
+            address_of("lab")
     (place / "lab.json").unlink()
     (place / "lab.json").symlink_to("/etc/hostname")
     with pytest.raises(ValueError, match=r"lab\.json does not tell where service 'lab' is"):
         address_of("lab")
+
+
+def test_files_of_a_service_are_written_through_no_link(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "precious").write_text("precious")
+    place = tmp_path / ".ttray" / "services"
+    place.mkdir(parents=True)
+    (place / "lab.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="it is a link"):
+        start_resident("lab", num_env_runners=1)
+    (place / f"lab.{os.getpid()}").symlink_to(tmp_path / "precious")
+    write_address("lab", "127.0.0.1:1")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert json.loads((place / "lab.json").read_text())["address"] == "127.0.0.1:1"

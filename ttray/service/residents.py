@@ -6,6 +6,7 @@ is named there is sent programs.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ttray.boundary.fields import brief
-from ttray.boundary.files import read_json
+from ttray.boundary.files import open_regular, read_json
+from ttray.boundary.printable import printable
 from ttray.service.cluster_address import is_on_cluster, problem_at
 
 _STARTS_S = 120.0  # an interpreter, a Ray and its workers, on a machine that is busy
 _ENDS_S = 30.0
 _LOOKS_S = 0.5
+_LOG_BYTES = 2**14  # of the end of a log, in which its last line is
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -50,12 +53,20 @@ def address_of(name: str) -> str | None:
     """Of the Ray on which a service of this machine lives; None if there is none."""
     path = _file(name)
     try:
-        address = read_json(path)["address"]
+        address = _checked(read_json(path)["address"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise ValueError(f"{path} does not tell where service {name!r} is ({problem}); remove it") from None
-    return None if problem_at(address) else str(address)
+    return None if problem_at(address) else address
+
+
+def _checked(address: Any) -> str:
+    """Returns an address on the loopback: whoever else was named there would be shown the user's token."""
+    host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not (port.isdecimal() and int(port) < 2**16 and ipaddress.ip_address(host).is_loopback):
+        raise ValueError(f"{brief(address)} is no address of this machine")
+    return str(address)
 
 
 def join_resident(name: str) -> bool:
@@ -82,7 +93,7 @@ def start_resident(name: str, **options: Any) -> None:
     """
     directory().mkdir(parents=True, exist_ok=True, mode=0o700)
     log = _file(name).with_suffix(".log")
-    with log.open("w") as output:
+    with open_regular(log, "w") as output:
         # Not from the current directory, where a stranger's modules may lie.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "ttray.service.resident", name, json.dumps(options)],
@@ -95,9 +106,15 @@ def start_resident(name: str, **options: Any) -> None:
     while address_of(name) is None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            words = log.read_text().strip().splitlines()[-1:] or ["without a word"]
-            raise RuntimeError(f"service {name!r} did not start ({words[0]}); its log is {log}")
+            raise RuntimeError(f"service {name!r} did not start ({_last_line(log)}); its log is {log}")
         time.sleep(_LOOKS_S)
+
+
+def _last_line(log: Path) -> str:
+    with open_regular(log) as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - _LOG_BYTES, 0))
+        lines: list[str] = file.read().decode(errors="replace").strip().splitlines()
+    return printable(lines[-1]) if lines else "without a word"
 
 
 def await_end(name: str) -> None:
@@ -111,8 +128,10 @@ def write_address(name: str, address: str) -> None:
     """Says where a service lives, to this user alone."""
     path = _file(name)
     scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.touch(mode=0o600)
-    scratch.write_text(json.dumps({"address": address, "process": os.getpid()}) + "\n")
+    scratch.unlink(missing_ok=True)
+    scratch.touch(mode=0o600, exist_ok=False)
+    with open_regular(scratch, "w") as file:
+        file.write(json.dumps({"address": address, "process": os.getpid()}) + "\n")
     scratch.replace(path)
 
 

@@ -166,6 +166,7 @@ class Service:
         Raises:
             ServiceError: There is one of that name.
         """
+        check_name(name)
         number = check_number(num_env_runners)
         check_label_selector(label_selector, number)
         most = _check_most(max_workers_per_client)
@@ -173,7 +174,7 @@ class Service:
         connect(number)
         try:
             needs = WorkerNeeds(label_selector=label_selector)
-            actor = start_actor(check_name(name), number, needs, most, num_environments)
+            actor = start_actor(name, number, needs, most, num_environments)
             ray.get(actor.hello.remote(), timeout=_STARTS_S)
         except ValueError as problem:
             raise ServiceError(
