@@ -7,6 +7,8 @@ import pytest
 
 import ttray
 from tests.runs.test_to_accuracy import KEPT, guesses
+from tests.support.hostile_files import sparse
+from ttray.runs.round_files import digest_of
 from ttray.runs.to_accuracy import EvaluationStopped
 
 MAX_MESSAGE = 400
@@ -123,6 +125,19 @@ def test_what_is_no_evaluation_is_refused(begun, damage):
         ttray.evaluate(guesses, directory=begun, **KEPT)
     assert "\x1b" not in str(refused.value)
     assert len(str(refused.value)) < MAX_MESSAGE
+
+
+@pytest.mark.parametrize("kind", ["a file", "a directory"])
+def test_a_policy_without_an_end_is_not_read_for_its_digest(tmp_path, kind):
+    policy = tmp_path / "policy"
+    if kind == "a file":
+        sparse(policy)
+    else:
+        policy.mkdir()
+        (policy / "0").write_text("first")
+        sparse(policy / "1", 2**32 - 4)  # together one byte too many
+    with pytest.raises(ValueError, match=r"policy.* is too large for a policy whose rounds are kept"):
+        digest_of(policy)
 
 
 def test_undamaged_it_goes_on(begun):

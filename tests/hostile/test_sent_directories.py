@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hostile_files import sparse
 from ttray.cli.sending import parcel_of
 
 SECRETS = (
@@ -45,6 +46,13 @@ IGNORED = {
     "an exception below": ({"": "*.csv", "b": "!*.csv"}, ("a.csv", "b/c.csv"), {"b/c.csv"}),
     "no text": ({"": "\udcff\x00"}, ("a.py",), {"a.py"}),
 }
+
+
+def test_rules_without_an_end_are_not_read(tmp_path):
+    put(tmp_path, "a.py")
+    sparse(tmp_path / ".gitignore")
+    with pytest.raises(ValueError, match=r"\.gitignore cannot be understood: it has .* bytes"):
+        sent(tmp_path)
 
 
 @pytest.mark.parametrize(("rules", "there", "goes"), IGNORED.values(), ids=IGNORED)

@@ -20,6 +20,7 @@ from ttray.rllib.module_files import load_module, policy_files
 from ttray.rollout.policy_files import Training, training_of
 from ttray.rollout.space_json import describe_space, space_from
 from ttray.runs.curves import read_csv, write_csv
+from ttray.runs.round_files import round_files
 from ttray.runs.run import Run
 
 NUMBERS = st.floats(allow_nan=False)
@@ -137,6 +138,24 @@ def test_where_a_batch_comes_from(tmp_path_factory, kind, environment, seed, ite
     path = tmp_path_factory.getbasetemp() / "batch.parquet"
     write_parquet(table.replace_schema_metadata(info.to_metadata()), path)
     assert BatchInfo.from_table(read_parquet(path)) == info
+
+
+NAMED = st.dictionaries(TEXTS, PLAIN | st.tuples(FINITE, FINITE), min_size=1, max_size=4)
+
+
+@settings(max_examples=30)
+@given(NAMED, st.data())
+def test_what_is_evaluated_and_how(tmp_path_factory, said, data):
+    directory = tmp_path_factory.mktemp("kept")
+    with round_files(directory, said) as begun:
+        pass
+    with round_files(directory, dict(reversed(said.items()))) as again:
+        assert list(again.settings) == list(begun.settings)  # as it began
+    assert begun.settings == again.settings == json.loads(json.dumps({"format": 1, **said}))
+    name = data.draw(st.sampled_from(sorted(said)))
+    other = said | {name: ["another"]}
+    with pytest.raises(ValueError, match="holds an evaluation with"), round_files(directory, other):
+        pass
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30))

@@ -132,6 +132,18 @@ def test_rounds_on_disk_are_read_again_and_give_the_same_bits(tmp_path):
         ttray.evaluate(never, directory=tmp_path, accuracy=1.0, **SETTINGS)
 
 
+def test_the_order_in_which_policies_are_named_does_not_mix_up_their_rounds(tmp_path):
+    twins = {"always": always, "never": never}
+
+    def interrupt(found):
+        raise KeyboardInterrupt
+
+    with pytest.raises(EvaluationStopped):
+        ranked(twins, directory=tmp_path, on_round=interrupt)
+    turned = dict(reversed(twins.items()))
+    assert ranked(turned, directory=tmp_path) == ranked(turned)
+
+
 def test_an_interrupted_ranking_tells_what_it_knows_and_goes_on(tmp_path):
     def interrupt(found):
         if found.num_rounds == 2:

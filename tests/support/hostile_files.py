@@ -77,10 +77,10 @@ def link(target: str) -> Callable[[Path], None]:
     return make
 
 
-def sparse(path: Path) -> None:
+def sparse(path: Path, size: int = 2**40) -> None:
     """A terabyte that takes no room."""
     with path.open("r+b" if path.exists() else "wb") as file:
-        file.truncate(2**40)
+        file.truncate(size)
 
 
 def text(content: str) -> Callable[[Path], None]:

@@ -14,6 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from pathspec import GitIgnoreSpec
 from rich.filesize import decimal
 
+from ttray.boundary.files import MAX_TEXT_BYTES, read_bytes
 from ttray.boundary.printable import printable
 
 # Whatever a .gitignore says: results, which are large, and what usually holds secrets.
@@ -164,7 +165,8 @@ def _rules_of(folder: Path) -> Iterator[_Rules]:
         path = folder / name
         if path.is_file() and not path.is_symlink():
             try:
-                yield _Rules(folder, GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines()))
+                patterns = read_bytes(path, MAX_TEXT_BYTES).decode(errors="replace")
+                yield _Rules(folder, GitIgnoreSpec.from_lines(patterns.splitlines()))
             except ValueError as problem:
                 raise ValueError(f"{path} cannot be understood: {problem}") from None
 

@@ -222,8 +222,10 @@ class _RankingInRounds:
             "best_only": self._best_only,
             "deterministic": deterministic,
         }
-        parts = {name: index for index, name in enumerate(self._subjects)}
         with round_files(directory, named) if directory else nullcontext() as files:
+            # As they were named when the ranking began: then these are the numbers in the names of files.
+            names = self._subjects if files is None else files.settings["policies"]
+            parts = {name: index for index, name in enumerate(names)}
             while (plan := self._ranking.next_plan()) is not None:
                 batches, number = {}, self._ranking.num_rounds
                 for name in self._ranking.contenders:

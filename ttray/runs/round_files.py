@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from ttray.boundary.fields import brief
-from ttray.boundary.files import open_regular, read_object
+from ttray.boundary.files import check_size, open_regular, read_object
 from ttray.data.batch import BatchInfo, read_parquet, write_parquet
 from ttray.plans.dcs import DataCollectionStrategy
 from ttray.runs.checkpoints import replace_text, to_disk
@@ -26,6 +26,7 @@ from ttray.runs.directories import check_directory, locked
 
 SETTINGS, ROUNDS = "evaluation.json", "rounds"
 _FORMAT = 1
+_MAX_BYTES = 2**32  # of a policy: a digest of more takes too long
 
 
 class RoundFiles:
@@ -33,10 +34,14 @@ class RoundFiles:
 
     Args:
         directory: Of the evaluation; this process has its lock.
+        settings: As they were when it began, which may have been in another order.
+
+    Attributes:
+        settings: See there.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+        self._directory, self.settings = directory, settings
 
     def read(
         self, number: int, plan: DataCollectionStrategy, seed: int, iteration: int, part: int | None = None
@@ -108,12 +113,14 @@ def round_files(directory: Path, settings: Mapping[str, Any]) -> Iterator[RoundF
             raise ValueError(f"{rounds} is no directory of rounds but a link or a file; remove it")
         wanted = json.loads(json.dumps({"format": _FORMAT, **settings}))
         if os.path.lexists(path):
-            _check_same(directory, read_object(path), wanted)
+            found = read_object(path)
+            _check_same(directory, found, wanted)
+            wanted = found
         elif rounds.exists():
             raise ValueError(f"{directory} holds rounds without {SETTINGS}; choose another directory")
         else:
             replace_text(path, json.dumps(wanted, indent=2) + "\n")
-        yield RoundFiles(directory)
+        yield RoundFiles(directory, wanted)
 
 
 def _check_same(directory: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -130,18 +137,27 @@ def _check_same(directory: Path, found: Mapping[str, Any], wanted: Mapping[str, 
 def digest_of(path: Path) -> str:
     """Of a file, or of all files in a directory and their names: others are another policy."""
     if not path.is_dir():
-        return _digest_of_file(path, is_named=True)
+        return _digest_of_file(path, is_named=True)[0]
     files = sorted(Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    hasher = hashlib.sha256()
+    hasher, left = hashlib.sha256(), _MAX_BYTES
     for each in files:
-        hasher.update(f"{each.relative_to(path).as_posix()} {_digest_of_file(each)}\n".encode())
+        found, size = _digest_of_file(each, left)
+        left -= size
+        hasher.update(f"{each.relative_to(path).as_posix()} {found}\n".encode())
     return hasher.hexdigest()
 
 
-def _digest_of_file(path: Path, *, is_named: bool = False) -> str:
+def _digest_of_file(path: Path, most: int = _MAX_BYTES, *, is_named: bool = False) -> tuple[str, int]:
+    """The digest of a file, and its size."""
     try:
         with open_regular(path, is_named=is_named) as file:
             found: Any = file
-            return hashlib.file_digest(found, "sha256").hexdigest()
+            size = check_size(file, most)
+            return hashlib.file_digest(found, "sha256").hexdigest(), size
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    except ValueError:
+        raise ValueError(
+            f"{path} is too large for a policy whose rounds are kept: all its files together may have "
+            f"{_MAX_BYTES:,} bytes; leave directory out"
+        ) from None
