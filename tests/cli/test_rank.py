@@ -65,8 +65,9 @@ def test_the_order_is_told_in_eighty_columns_and_drawn(call, players, tmp_path):
     assert f"{found['num_env_steps']:,} steps" in done.out
     (pair,) = found["pairs"]
     assert pair["better"] == GOOD
-    without = call("rank", BAD, GOOD, *CARTPOLE[:2])
-    assert "asymptotic" in without.out
+    without = call("rank", BAD, GOOD, *CARTPOLE[:2], "--better-than", BAD)
+    assert "better: shown by asymptotic intervals, which prove nothing" in without.out
+    assert "better: proven" not in without.out
     assert "--range LOW HIGH" in without.out
 
 

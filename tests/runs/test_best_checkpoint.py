@@ -1,6 +1,7 @@
 """The best checkpoint of a run is found once its training is done, and outlives the pruning."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,14 +56,21 @@ def test_training_is_as_ever_and_its_checkpoints_are_ranked_by_rank(tmp_path):
     ranked = ttray.rank(plain.directory, max_budget=40)
     assert ranked.best == kept.best.path.name
     assert ranked.num_env_steps == kept.best.num_env_steps
-    assert ranked.is_decided == kept.best.is_proven
+    assert (ranked.is_decided and ranked.is_guaranteed) == kept.best.is_proven
+
+
+@pytest.mark.parametrize("is_guaranteed", [False, True])
+def test_without_a_range_of_rewards_nothing_is_proven(tmp_path, monkeypatch, is_guaranteed):
+    decided = SimpleNamespace(best="000001", is_decided=True, is_guaranteed=is_guaranteed, num_env_steps=10)
+    monkeypatch.setattr("ttray.runs.best_checkpoint.rank", lambda *_, **__: decided)
+    assert trained(tmp_path, 2, keep_best=True).best.is_proven == is_guaranteed
 
 
 @pytest.mark.parametrize("said", ["{}", "[]", "no", json.dumps({"iteration": -1})])
 def test_a_damaged_note_is_an_error_and_a_missing_checkpoint_none(tmp_path, said):
     assert best_checkpoint(tmp_path) is None
     (tmp_path / BEST).write_text(said)
-    with pytest.raises(ValueError, match=r"best\.json|iteration"):
+    with pytest.raises(ValueError, match=r"best\.json"):
         best_checkpoint(tmp_path)
     gone = {"iteration": 3, "last_iteration": 3, "num_env_steps": 0, "is_proven": True}
     (tmp_path / BEST).write_text(json.dumps(gone))

@@ -98,7 +98,8 @@ def rank(
     earn exactly the same are compared until Ctrl-C.
 
     With --better-than the exit code is 0 only if the other policy is proven better than this one (with
-    --within: not worse by more than ε), else 4.
+    --within: not worse by more than ε), else 4. A proof needs --range; without one intervals
+    are asymptotic.
 
     ttray rank runs/dam-TTPOIS-0.95-0 runs/dam-POIS-0.95-0 --within 0.1
 
@@ -173,6 +174,7 @@ def _print(found: Ranking, more: Mapping[str, Any]) -> None:
         out.print("--range LOW HIGH, the smallest and largest possible reward, would guarantee it")
     if "is_proven" in more:
         question = "not worse" if found.indifference is not None else "better"
-        out.print(f"{question}: {'proven' if more['is_proven'] else 'not proven'}")
+        kind = "proven" if found.is_guaranteed else "shown by asymptotic intervals, which prove nothing"
+        out.print(f"{question}: {kind if more['is_proven'] else 'not proven'}")
     if "picture" in more:
         out.print(f"picture: {more['picture']}")

@@ -27,7 +27,8 @@ class BestCheckpoint:
 
     Attributes:
         path: Of the best one.
-        is_proven: Whether it is proven to be the best; else it is by estimates.
+        is_proven: Whether it is proven to be the best, which takes a range of rewards that the environment
+            declares; else it is by estimates.
         last_iteration: The newest that it was compared with.
         num_env_steps: Of the ranking.
     """
@@ -47,12 +48,15 @@ def best_checkpoint(directory: Path) -> BestCheckpoint | None:
     if not (directory / BEST).exists():
         return None
     said: Any = read_object(directory / BEST)
-    iteration, last, steps = (
-        check_count(name, said.get(name), minimum=0)
-        for name in ("iteration", "last_iteration", "num_env_steps")
-    )
+    try:
+        iteration, last, steps = (
+            check_count(name, said.get(name), minimum=0)
+            for name in ("iteration", "last_iteration", "num_env_steps")
+        )
+        is_proven = check_flag("is_proven", said.get("is_proven"))
+    except ValueError as problem:
+        raise ValueError(f"{directory / BEST} names no checkpoint: {problem}; remove it") from None
     path = checkpoint_path(directory, iteration)
-    is_proven = check_flag("is_proven", said.get("is_proven"))
     return BestCheckpoint(path, is_proven, last, steps) if path.is_dir() else None
 
 
@@ -82,7 +86,8 @@ def keep_best_checkpoint(run: Run, directory: Path, num_env_steps: int, *, is_to
                 on_progress=None if is_told else lambda _: None,
                 on_round=None if is_told else lambda _: None,
             )
-            best, is_proven, steps = int(found.best), found.is_decided, found.num_env_steps
+            best, steps = int(found.best), found.num_env_steps
+            is_proven = found.is_decided and found.is_guaranteed
         said = {"iteration": best, "is_proven": is_proven, "last_iteration": last, "num_env_steps": steps}
         with writing(directory):
             replace_text(directory / BEST, json.dumps(said, indent=2) + "\n")
