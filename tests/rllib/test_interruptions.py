@@ -13,7 +13,7 @@ from tests.support.interruptions import at_every_line, interrupted_after, interr
 from tests.support.modules import RefusingModule
 from tests.support.small import small_config, trained, weights_of
 from ttray.rllib import algorithm as own_algorithm
-from ttray.rllib import learner, standing
+from ttray.rllib import learner, standing, state_learner
 from ttray.rllib.normalized_module import NormalizedModule
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -100,6 +100,30 @@ def test_a_second_interruption_while_the_first_is_undone_changes_no_bit(monkeypa
         assert remembered(algorithm) == before
         algorithm.train()
         assert np.array_equal(weights_of(algorithm), expected[0])
+    finally:
+        algorithm.stop()
+
+
+def test_an_iteration_of_ttpo_interrupted_after_the_critics_lesson_has_not_happened(monkeypatch):
+    config = small_config(ttray.TTPOConfig)
+    expected, _ = trained(small_config(ttray.TTPOConfig))
+    algorithm, taught = config.build_algo(), state_learner.taught
+
+    def interrupt(*arguments):
+        taught(*arguments)
+        raise KeyboardInterrupt
+
+    try:
+        algorithm.train()
+        before = weights_of(algorithm)  # the critic's among them
+        with monkeypatch.context() as patch:
+            patch.setattr(state_learner, "taught", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                algorithm.train()
+        assert np.array_equal(weights_of(algorithm), before)
+        algorithm.train()
+        algorithm.train()
+        assert np.array_equal(weights_of(algorithm), expected)
     finally:
         algorithm.stop()
 
