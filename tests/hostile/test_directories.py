@@ -1,7 +1,7 @@
 """Commands in a directory full of traps: whatever lies there, nothing of it is executed unless it is named.
 
 Every module that could be imported, of Python and of all that is installed, has a namesake there that leaves
-a mark when it is executed.
+a mark when it is executed. Each command runs once, and all that is asserted of it is read from that run.
 """
 
 import ipaddress
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -64,11 +65,17 @@ COMMANDS = {
     "compare": (*CART, *ONCE, "compared", "--seeds", "1", "--env-runners", "0"),
     "soak": (*CART, "--minutes", "0.001", "--nodes", "0", "--env-runners", "1"),
     "submit": ("--working-dir", "sent", "--", "plan"),
+    "service start": ("lab", "--env-runners", "1"),
+    "service status": ("lab",),
+    "service stop": ("lab",),
 }
+# These load next to nothing, or show how a process of its own begins.
+ALONE = {"plan", "evaluate", "report", "submit"}
 
 
 # Arguments, by what they are in these commands.
-RUN, POLICY = {"trained": "--directory"}, {"trained": "--policy"}
+RUN, POLICY, HOME = {"trained": "--directory"}, {"trained": "--policy"}, {"~/.ttray/services": "~/.ttray"}
+OF_SERVICE = HOME | {f"~/.ttray/services/lab.{suffix}": "~/.ttray" for suffix in ("json", "log")}
 PLACES = {
     "plan": {},
     "train": RUN,
@@ -81,7 +88,13 @@ PLACES = {
     "compare": {"compared": "--directory"},
     "soak": {"runs/soak-CartPole-v1-TTPOIS-0.99-0": "--directory"},
     "submit": {"sent": "--working-dir"},
+    "service start": OF_SERVICE,
+    "service status": OF_SERVICE,
+    "service stop": OF_SERVICE,
 }
+# Of Ray and Matplotlib; the page says so below its table.
+AT_HOME = {"~/ray_bootstrap_config.yaml", "~/.ray/auth_token", "~/.config/matplotlib", "~/.cache/matplotlib"}
+TTRAY = (Path(sys.executable).with_name("ttray"),)
 UNSET = ("PYTHONPATH", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "TTRAY_RUNS", "no_proxy", "NO_PROXY")
 SYSTEM = ("/etc", "/usr", "/lib", "/lib64", "/proc", "/sys", "/dev")
 INSTALLATION = {
@@ -97,15 +110,16 @@ SCRATCH = Path(tempfile.gettempdir())  # Ray's session, and files of a moment
 class Traps:
     """A directory of traps, and what commands left of them."""
 
-    def __init__(self, place, names=NAMESAKES):
-        self.directory, self.home, self.marks = place / "stranger", place / "home", place / "marks"
+    def __init__(self, place, names=NAMESAKES, home=None):
+        self.directory, self.home, self.marks = place / "stranger", home or place / "home", place / "marks"
         self.directory.mkdir()
-        self.home.mkdir()
+        self.home.mkdir(exist_ok=True)
         self.environ = {key: value for key, value in os.environ.items() if key not in UNSET} | {
             "HOME": str(self.home),
             "MPLCONFIGDIR": matplotlib.get_cachedir(),  # the fonts of this machine are known there
             "PYTHONPATH": str(ROOT / "tests" / "support" / "audit"),
         }
+        self._parent = None
         for name in names:
             (self.directory / f"{name}.py").write_text(TRAP.format(marks=str(self.marks)))
         (self.directory / "evil.py").write_text(EVIL.format(marks=str(self.marks)))
@@ -120,19 +134,50 @@ class Traps:
         (self.directory / "sent").mkdir()
         (self.directory / "sent" / "code.py").touch()
 
-    def run(self, name, *arguments, **environ):
+    def run(self, name, *arguments, by=TTRAY, **environ):
         """How a command ended, what its interpreters did, and what is new in the directory and at home."""
-        log, before = self.directory.parent / f"{name}.log", self._files()
+        log, before = self.log(name), self._files()
         done = subprocess.run(
-            [Path(sys.executable).with_name("ttray"), name, *arguments],
+            [*by, *name.split(), *arguments],
             cwd=self.directory,
             env=self.environ | environ | {"AUDIT_LOG": str(log)},
             capture_output=True,
             text=True,
             timeout=250,
         )
-        seen = [json.loads(line) for line in log.read_text().splitlines()]
-        return done, seen, self._files() - before
+        return done, self.seen(name), self._files() - before
+
+    def fork(self, name, *arguments, **environ):
+        """The same of a fork of an interpreter that has loaded most of what commands need."""
+        log, before = self.log(name), self._files()
+        if self._parent is None:
+            self._parent = subprocess.Popen(
+                [sys.executable, "-P", ROOT / "tests" / "support" / "forked_commands.py"],
+                cwd=self.directory,
+                env=self.environ | {"AUDIT_LOG": str(self.log("parent"))},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        words = [*name.split(), *arguments]
+        self._parent.stdin.write(json.dumps([words, environ, str(log)]) + "\n")
+        self._parent.stdin.flush()
+        code = int(self._parent.stdout.readline())
+        said, paths = (Path(f"{log}.{what}").read_text() for what in ("said", "paths"))
+        # What was loaded before cannot be loaded from elsewhere: so it is asked where the command would look.
+        assert not {str(self.directory), ""} & set(json.loads(paths))
+        done = SimpleNamespace(returncode=code, stdout=said, stderr="")
+        return done, self.seen("parent") + self.seen(name), self._files() - before
+
+    def log(self, name):
+        return self.directory.parent / f"{name}.log"
+
+    def seen(self, name):
+        return [json.loads(line) for line in self.log(name).read_text().splitlines()]
+
+    def close(self):
+        if self._parent is not None:
+            self._parent.communicate(timeout=60)
 
     def _files(self):
         places = (*self.directory.iterdir(), *self.directory.glob("runs/*"), *self.home.glob("*/*"))
@@ -144,7 +189,9 @@ class Traps:
 
 @pytest.fixture(scope="module")
 def traps(tmp_path_factory):
-    return Traps(tmp_path_factory.mktemp("traps"))
+    found = Traps(tmp_path_factory.mktemp("traps"))
+    yield found
+    found.close()
 
 
 @dataclass
@@ -163,22 +210,63 @@ class Told:
         return [found for event in self.seen if event is not None for done, found in [event] if done == what]
 
 
-@pytest.fixture(scope="module", params=COMMANDS)
-def told(request, traps):
-    """A command of each name, in this order."""
-    name, arguments = request.param, COMMANDS[request.param]
+def run(name, traps):
+    arguments = COMMANDS[name]
     if name == "submit":
         (port,) = free_ports(1)
         arguments = ("--address", f"127.0.0.1:{port}", *arguments)
     with recording_proxy() as (proxy, asked):
-        done, seen, made = traps.run(name, *arguments, **proxy)
+        done, seen, made = (traps.run if name in ALONE else traps.fork)(name, *arguments, **proxy)
     # Nobody is there to take a job; so few rows may prove nothing.
     assert done.returncode in {"submit": (1,), "ope": (0, 3)}.get(name, (0,)), done.stdout + done.stderr
     return Told(name, seen, made, asked)
 
 
+@pytest.fixture(scope="module")
+def service(traps, tmp_path_factory):
+    """What `ttray service` does by its three commands; and, on its Ray, a command that names a module."""
+    found = {"service start": run("service start", traps)}
+    try:
+        found["service status"] = run("service status", traps)
+        found["own module"] = collect_in_own_environment(tmp_path_factory.mktemp("own"), traps.home)
+    finally:
+        found["service stop"] = run("service stop", traps)
+    return found
+
+
+def collect_in_own_environment(place, home):
+    """By `python -m ttray`, with a worker: what a module of one's own is found before, and after."""
+    # It is before packages without an __init__.py, such as Google's, and before an editable ttray.
+    there = {name for name in NAMESAKES - {"ttray"} if (spec := PathFinder.find_spec(name)) and spec.origin}
+    # And Python looks here first for what it needs to begin with ttray.
+    begin = [sys.executable, "-c", "import runpy, ttray.__main__, sys; print(*sys.modules)"]
+    begun = subprocess.run(begin, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    traps = Traps(place, there - set(begun), home)
+    address = json.loads((home / ".ttray/services/lab.json").read_text())["address"]
+    joining = {"RAY_ADDRESS": address, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+    words = ("mine.parquet", "--env", "mine:Mine-v0", *SMALL, "--env-runners", "1")
+    done, seen, _ = traps.run("collect", *words, by=(sys.executable, "-m", "ttray"), **joining)
+    assert done.returncode == 0, done.stderr
+    return traps, seen
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def told(request, traps):
+    """A command of each name, in this order."""
+    name = request.param
+    return request.getfixturevalue("service")[name] if name.startswith("service ") else run(name, traps)
+
+
+def commands_of_the_help():
+    """Those of `ttray --help`, and of the help of each that has others."""
+    every = typer.main.get_command(app).commands
+    for name in EXISTING:
+        below = getattr(every[name], "commands", {"": every[name]})
+        yield from ((f"{name} {each}".strip(), command) for each, command in below.items())
+
+
 def test_every_command_of_the_help_is_tried():
-    assert set(EXISTING) == {*COMMANDS, "service"}  # which leaves a process, and has tests of its own
+    assert {name for name, _ in commands_of_the_help()} == set(COMMANDS)
 
 
 def test_nothing_in_a_directory_is_executed(told, traps):
@@ -189,7 +277,7 @@ def test_nothing_in_a_directory_is_executed(told, traps):
 
 
 # What the page calls things that commands do.
-NOTHING, RAY, LOOPBACK = "nothing", "Ray", "loopback, Ray"
+NOTHING, RAY, LOOPBACK, STAYS = "nothing", "Ray", "loopback, Ray", "a process that stays"
 JOB = "the command, the token, `--working-dir`; to `--address`"
 
 
@@ -238,24 +326,27 @@ def test_the_page_says_what_a_command_reads(told, traps):
             assert is_installed(path) or path.is_relative_to(ROOT) or path.is_relative_to(SCRATCH), path
     if told.name == "ope":
         found.add("batch.parquet")  # Arrow opens it, which Python does not see
-    # Matplotlib and Ray look for these by themselves; the page says so below its table.
-    found -= {"matplotlibrc", "~/ray_bootstrap_config.yaml", "~/.ray/auth_token"}
+    found -= {"matplotlibrc"} | AT_HOME  # for which Matplotlib and Ray look by themselves
     named = {told.places.get(each, each) for each in found}
     assert documented(told.name)[2] == words(named)
 
 
 def test_the_page_says_what_a_command_writes(told, traps):
-    made = {path for path in told.made if path.is_relative_to(traps.directory)}
-    found = {path.relative_to(traps.directory).as_posix() for path in made}
-    assert documented(told.name)[3] == words({told.places.get(each, each) for each in found})
-    others = {path.relative_to(traps.home).as_posix() for path in told.made - made}
-    assert others <= {".ray/auth_token", ".config/matplotlib", ".cache/matplotlib"}
+    found = {
+        path.relative_to(traps.directory).as_posix()
+        if path.is_relative_to(traps.directory)
+        else f"~/{path.relative_to(traps.home).as_posix()}"
+        for path in told.made
+    }
+    assert documented(told.name)[3] == words({told.places.get(each, each) for each in found - AT_HOME})
 
 
 def test_the_page_says_what_a_command_starts(told):
+    started = told.all("started")
+    stays = [each for each in started if each[1:4] == ["-P", "-m", "ttray.service.resident"]]
     programs = {
         (Path(name).name, *[each for each in arguments if each != "-u"][:1])
-        for name, *arguments in told.all("started")
+        for name, *arguments in (each for each in started if each not in stays)
     }
     # Of fonts and of GLFW's version; the page says so below its table.
     found = {program for program in programs if program[0] != "fc-list" and program[1] != "-c"}
@@ -263,38 +354,18 @@ def test_the_page_says_what_a_command_starts(told):
     of_ray = {"gcs_server", "raylet"} | of_python
     assert {name for name, *_ in found} <= {"gcs_server", "raylet", Path(sys.executable).name}
     assert all(program[0] in of_ray or Path(program[1]).name in of_ray for program in found)
-    assert documented(told.name)[4] == (RAY if found else NOTHING)
+    said = [RAY] * bool(found) + [STAYS] * bool(stays)
+    assert documented(told.name)[4] == (", ".join(said) or NOTHING)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_says_how_a_command_is_told_to_run_code(name):
-    command = typer.main.get_command(app).commands[name]
+@pytest.mark.parametrize(("name", "command"), [*commands_of_the_help()])
+def test_the_page_says_how_a_command_is_told_to_run_code(name, command):
     options = {option for parameter in command.params for option in parameter.opts}
     found = options & {"--env", "--module", "--trust"}
     assert documented(name)[5] == words(found)
 
 
-def test_a_module_that_is_named_is_found_after_all_that_is_installed(tmp_path):
-    # It is before packages without an __init__.py, such as Google's, and before an editable ttray.
-    there = {name for name in NAMESAKES - {"ttray"} if (spec := PathFinder.find_spec(name)) and spec.origin}
-    traps = Traps(tmp_path, there)
-    own = ("--env", "mine:Mine-v0", *SMALL)
-    done, seen, _ = traps.run("collect", "mine.parquet", *own, "--env-runners", "1")  # in a worker, too
-    assert done.returncode == 0, done.stderr
+def test_a_module_that_is_named_is_found_after_all_that_is_installed(service):
+    traps, seen = service["own module"]
     assert ["read", str(traps.directory / "mine.py")] in seen
     assert set(traps.sprung()) <= {"evil"}  # who names a module of a directory takes the plug-ins of it
-
-
-def test_python_m_ttray_looks_in_the_directory_no_more_than_the_command(tmp_path):
-    # Without namesakes of what Python loads before ttray can do anything.
-    traps = Traps(tmp_path, INSTALLED - {"ttray"})
-    (traps.directory / "runpy.py").unlink(missing_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "ttray", "train", *CART, *ONCE, "trained", "--env-runners", "0"],
-        cwd=traps.directory,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr
-    assert traps.sprung() == []

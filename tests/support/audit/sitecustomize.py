@@ -57,5 +57,10 @@ def install(log):
     sys.addaudithook(watch)
 
 
+def opened_log(name):
+    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
 if "AUDIT_LOG" in os.environ:  # whoever only looks at this module is not watched
-    install(os.open(os.environ["AUDIT_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    LOG = opened_log(os.environ["AUDIT_LOG"])
+    install(LOG)
