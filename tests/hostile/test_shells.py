@@ -5,9 +5,13 @@ import shutil
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+from tests.support.commands import answer_of
+from ttray.cli.app import app
+from ttray.cli.terminal import run as ttray
 from ttray.service.connection import telling_what_did_not_start
 
 TTRAY = [sys.executable, "-m", "ttray"]
@@ -16,8 +20,8 @@ COMMANDS = {
     "plan": ["plan", "--horizon", "10", "--budget", "100"],
     "plan as JSON": ["plan", "--horizon", "10", "--budget", "100", "--json"],
 }
-TRAIN = ["train", "--preset", "dam-fast", "--iterations", "1", "--env-runners", "0", "--directory", "run"]
-ROLLOUT = ["--env", "CartPole-v1", "--horizon", "5", "--budget", "20", "--env-runners", "1"]
+SMALL = ["--env", "CartPole-v1", "--horizon", "5", "--budget", "20"]
+TRAIN = ["train", *SMALL, "--iterations", "1", "--directory", "run", "--env-runners"]
 # Nobody can make anything there, root included.
 NOWHERE = "/dev/null/nowhere"
 
@@ -74,17 +78,13 @@ def test_a_plan_is_printed_in_every_shell(shell, tmp_path):
     assert "5.8% narrower" in said
 
 
-@pytest.mark.parametrize("environ", [SHELLS["no home"], ALL_AT_ONCE], ids=["no home", "all at once"])
-def test_a_training_works_in_the_worst_shells(environ, tmp_path):
-    code, said = run(TRAIN, tmp_path, environ)
+@pytest.mark.parametrize(
+    ("environ", "env_runners"), [(SHELLS["no home"], 0), (ALL_AT_ONCE, 1)], ids=["no home", "all at once"]
+)
+def test_a_training_works_in_the_worst_shells_and_so_does_its_ray(environ, env_runners, tmp_path):
+    code, said = run([*TRAIN, str(env_runners)], tmp_path, environ)
     assert code == 0, said
     assert (tmp_path / "run" / "checkpoints" / "000001").is_dir()
-
-
-def test_an_embedded_ray_works_in_the_worst_shell(tmp_path):
-    code, said = run(["collect", "b.parquet", *ROLLOUT], tmp_path, ALL_AT_ONCE)
-    assert code == 0, said
-    assert (tmp_path / "b.parquet").exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -124,14 +124,32 @@ def silent():
         ("banana", 2, "HOST:PORT"),
     ],
 )
-def test_a_cluster_that_does_not_answer_is_one_line(address, code, words, silent, tmp_path):
+def test_a_cluster_that_does_not_answer_is_one_line(address, code, words, silent, tmp_path, call):
     address = silent if address == "silent" else address
-    found, said = run(["collect", "b.parquet", *ROLLOUT], tmp_path, {"RAY_ADDRESS": address})
+    command = ["collect", "b.parquet", *SMALL, "--env-runners", "1"]
+    if address == "banana":  # one in a process of its own
+        found, said = run(command, tmp_path, {"RAY_ADDRESS": address})
+    else:
+        found, said = call(command, {"RAY_ADDRESS": address})
     assert found == code, said
     (line,) = said.splitlines()
     assert f"RAY_ADDRESS={address}" in line
     assert words in line
     assert "unset" in line
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Runs a command in this process, as if no Ray had been started in it."""
+
+    def called(arguments, environ):
+        monkeypatch.setattr("ray.is_initialized", lambda: False)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        done = answer_of(partial(ttray, app), arguments, capsys)
+        return done.code, done.out + done.err
+
+    return called
 
 
 def test_a_training_works_with_a_home_that_is_mounted_read_only(tmp_path):
@@ -141,7 +159,7 @@ def test_a_training_works_with_a_home_that_is_mounted_read_only(tmp_path):
     if not shutil.which("unshare") or subprocess.run([*inside, "true"], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     ran = subprocess.run(
-        [*inside, *TTRAY, *TRAIN],
+        [*inside, *TTRAY, *TRAIN, "0"],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         | {"HOME": str(home)},
