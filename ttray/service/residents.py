@@ -64,7 +64,7 @@ def address_of(name: str) -> str | None:
 def _checked(address: Any) -> str:
     """Returns an address on the loopback: whoever else was named there would be shown the user's token."""
     host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
-    if not (port.isdecimal() and int(port) < 2**16 and ipaddress.ip_address(host).is_loopback):
+    if not (port.isdecimal() and int(port) < 2**16 and ipaddress.ip_address(host.strip("[]")).is_loopback):
         raise ValueError(f"{brief(address)} is no address of this machine")
     return str(address)
 
