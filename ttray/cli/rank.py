@@ -98,12 +98,11 @@ def rank(
     earn exactly the same are compared until Ctrl-C.
 
     With --better-than the exit code is 0 only if the other policy is proven better than this one (with
-    --within: not worse by more than ε), else 4. A proof needs --range; without one intervals
-    are asymptotic.
+    --within: not worse by more than ε), else 4. A proof needs --range, or an environment that declares one.
 
     ttray rank runs/dam-TTPOIS-0.95-0 runs/dam-POIS-0.95-0 --within 0.1
 
-    ttray rank new.zip old.zip --env CartPole-v1 --trust --better-than old.zip --within 5
+    ttray rank new.zip old.zip --env CartPole-v1 --trust --range 0 1 --better-than old.zip --within 5
 
     ttray rank runs/dam-TTPOIS-0.95-0 --checkpoints --within 0.1
     """
@@ -146,12 +145,11 @@ def rank(
         raise
     told_more: dict[str, Any] = {} if plot is None else {"picture": str(found.plot(plot))}
     other = next((name for name in policies if name != better_than), None)
-    is_proven = None
     if better_than is not None and other is not None:
-        is_proven = found.is_proven(other, better_than=better_than)
-        told_more["is_proven"] = is_proven
+        told_more["is_proven"] = found.is_proven(other, better_than=better_than)
+        told_more["is_shown"] = found.is_shown(other, better_than=better_than)
     emit(found.to_dict() | told_more, json, lambda: _print(found, told_more))
-    if is_proven is False:
+    if not told_more.get("is_proven", True):
         raise typer.Exit(ExitCode.NOT_PROVEN)
 
 
@@ -174,7 +172,7 @@ def _print(found: Ranking, more: Mapping[str, Any]) -> None:
         out.print("--range LOW HIGH, the smallest and largest possible reward, would guarantee it")
     if "is_proven" in more:
         question = "not worse" if found.indifference is not None else "better"
-        kind = "proven" if found.is_guaranteed else "shown by asymptotic intervals, which prove nothing"
-        out.print(f"{question}: {kind if more['is_proven'] else 'not proven'}")
+        shown = ", only shown by asymptotic intervals" if more["is_shown"] else ""
+        out.print(f"{question}: {'proven' if more['is_proven'] else f'not proven{shown}'}")
     if "picture" in more:
         out.print(f"picture: {more['picture']}")

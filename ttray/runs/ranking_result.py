@@ -105,6 +105,17 @@ class Ranking:
     def is_proven(self, name: str, *, better_than: str) -> bool:
         """Whether a policy is proven better than another; with an indifference ε, not worse by more than ε.
 
+        Without a range of rewards nothing is: see `is_shown`.
+
+        Args:
+            name: The one.
+            better_than: The other.
+        """
+        return self.is_guaranteed and self.is_shown(name, better_than=better_than)
+
+    def is_shown(self, name: str, *, better_than: str) -> bool:
+        """The same by intervals that may be asymptotic.
+
         Args:
             name: The one.
             better_than: The other.
