@@ -11,7 +11,6 @@ variances were known, with the same two errors.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +33,6 @@ NUM_RANKINGS = 1000
 NUM_REPEATS = 21
 
 _DELTA = 0.05
-_PPO_STEPS = 20_000  # between the models of a PPO
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +220,7 @@ def _pool_of_another(environment: str, which: int | str, horizon: int, size: int
 def _ppo(environment: str, num_steps: int) -> Any:
     import stable_baselines3
 
-    if num_steps <= _PPO_STEPS:
-        model = stable_baselines3.PPO("MlpPolicy", environment, device="cpu", seed=0)
-    else:
-        model = copy.deepcopy(_ppo(environment, num_steps - _PPO_STEPS))
-    return model.learn(_PPO_STEPS, reset_num_timesteps=False)
+    return stable_baselines3.PPO("MlpPolicy", environment, device="cpu", seed=0).learn(num_steps)
 
 
 def lean(observations: NDArray[Any]) -> NDArray[Any]:
