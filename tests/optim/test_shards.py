@@ -2,7 +2,11 @@
 
 import itertools
 import math
+import re
 import sys
+import threading
+import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -229,6 +233,33 @@ def test_a_gradient_where_the_bound_is_known_evaluates_it_once_only():
         objective.gradient(moved.clone())
         objective.gradient(moved + 1.0)
     assert asked == ["sums", "gradient", "sums", "gradient"]
+
+
+class _SlowInHelper:
+    """A part that two threads are at together; the helper's has its answer long after the other."""
+
+    def __init__(self, both_are_here):
+        self._both_are_here = both_are_here
+
+    def answer(self, request, module, parameters):
+        self._both_are_here.wait(60)
+        if threading.current_thread() is threading.main_thread():
+            return Counter()
+        time.sleep(0.2)
+        return Counter(re.findall(r"get_(?:num|max)_threads\(\) : (\d+)", torch.__config__.parallel_info()))
+
+
+def test_helpers_have_one_thread_of_torch_each_until_the_last_is_done():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        part = _SlowInHelper(threading.Barrier(2))
+        module = torch.nn.Linear(1, 1)
+        with LocalEvaluator(module, [lambda _: part] * 2, range(2), 2, num_threads=2) as holder:
+            assert holder.answer(Request("facts")).keys() == {"1"}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])

@@ -190,13 +190,14 @@ class LocalEvaluator:
             for position in _until(positions, len(self._indices)):
                 function(hand, position)
 
-        for helper in self._helpers:
-            helper.begin(work)
-        try:
-            with torch_threads(1), soon_in_turn():
+        with torch_threads(1), soon_in_turn():
+            for helper in self._helpers:
+                helper.begin(work)
+            try:
                 work(self._hands[0])
-        finally:
-            problems = [helper.end() for helper in self._helpers]
+            finally:
+                # Within: the number of threads of torch's library of linear algebra is that of the process.
+                problems = [helper.end() for helper in self._helpers]
         for problem in problems:
             if problem is not None:
                 raise problem
