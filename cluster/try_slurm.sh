@@ -81,7 +81,7 @@ echo "== a job that ends"
 try ends --time 10 -- --iterations 10
 
 echo "== a job that comes to its time limit"
-try limited --time 3 --signal B:TERM@60 -- --iterations "${ITERATIONS:-120}"
+try limited --time 3 --signal B:TERM@60 -- --iterations "${ITERATIONS:-400}"
 
 echo "== a job that is cancelled"
 job=$(sbatch --parsable --nodes 3 --cpus-per-task 2 --chdir /mnt/runs cluster/slurm.sbatch --preset dam --directory /mnt/runs/cancelled)
