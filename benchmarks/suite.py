@@ -72,6 +72,7 @@ BENCHMARKS = {
     "growth": _benchmark("growth", "time and memory against rows, T and quotas"),
     "service": _benchmark("service", "driver's bytes, stragglers, quotas and env runners"),
     "calls": _benchmark("calls", "a call, cold, in a block and through a service", _TARGETS),
+    "sharing": _benchmark("sharing", "two trainings and an evaluation through one service; one is killed"),
     "choosing": _benchmark(
         "choosing", "the quick presets with one setting changed at a time", views="choosing"
     ),
