@@ -48,9 +48,15 @@ wheel: $(READY) ## Build the wheel; writes to dist/
 	rm -rf dist
 	$(BIN)/python -m build
 
-bench: $(READY) ## Measure beside the alternatives (two hours); writes docs/performance
+# It asks for an older gymnasium and NumPy, so it cannot be in the other environment.
+.sample-factory/.ready: constraints.txt
+	$(PYTHON) -m venv .sample-factory
+	.sample-factory/bin/python -m pip install --quiet "$$(grep ^torch== constraints.txt)" sample-factory==2.1.1
+	@touch $@
+
+bench: $(READY) .sample-factory/.ready ## Measure beside the alternatives (two hours); writes docs/performance
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
-	$(BIN)/python -m benchmarks --results docs/performance --page docs/performance.md
+	TTRAY_SAMPLE_FACTORY=.sample-factory/bin/python $(BIN)/python -m benchmarks --results docs/performance --page docs/performance.md
 
 figures: $(READY) ## Make the paper's figures (many hours; ARGS=--draw-only: from finished trials); writes docs/results
 	$(BIN)/python -m paper all --results docs/results --page docs/results.md $(ARGS)
@@ -62,4 +68,4 @@ release: $(READY) ## Check that this commit can be released (tests, wheel, range
 	.ci/release
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .sample-factory site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

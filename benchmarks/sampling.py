@@ -1,4 +1,4 @@
-"""Steps per second of the service and of what one would take instead: RLlib, TorchRL, Stable-Baselines3.
+"""Steps per second of the service and of RLlib, TorchRL, Stable-Baselines3 and Sample Factory.
 
 Everybody samples the same: episodes of T steps with the same network, 64 slots per env runner, one and
 two env runners.
@@ -10,6 +10,7 @@ when it has to deliver complete episodes of mixed lengths.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from benchmarks.baselines import check_installed
 from benchmarks.baselines.bare_loop import bare_loop
 from benchmarks.baselines.episodes import is_batched
 from benchmarks.baselines.rllib import rllib
+from benchmarks.baselines.sample_factory import PYTHON, can_sample, sample_factory
 from benchmarks.baselines.stable_baselines import stable_baselines
 from benchmarks.baselines.torchrl import torchrl
 from benchmarks.cases import NUM_SLOTS, Case, Sample
@@ -43,7 +45,7 @@ CASES = (
     (Case("CartPole-v1", 200, 8_000, 0.99), 4.0),
 )
 _MIN_SHARE, _MIN_SPEEDUP = 0.7, 1.7
-_OURS, _LIMIT = "ttray", "bare loop"
+_OURS, _FACTORY, _LIMIT = "ttray", "Sample Factory", "bare loop"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def run(cases: tuple[tuple[Case, float], ...] = CASES, settings: Settings | None
     connect(6 * max(settings.num_env_runners))  # room for everybody's processes; one's work at a time
     report = Reporter("sampling", "Steps per second beside the alternatives")
     report.say(f"{NUM_SLOTS} slots per env runner, {settings.rounds} rounds of {settings.seconds:g} s each")
+    if PYTHON not in os.environ:
+        report.say(f"without Sample Factory: {PYTHON} names no Python that has it")
     rates: dict[str, dict[str, dict[str, list[float]]]] = {}
     first, last = settings.num_env_runners[0], settings.num_env_runners[-1]
     for case, target in cases:
@@ -99,6 +103,8 @@ def _measure(case: Case, num_env_runners: int, settings: Settings) -> dict[str, 
             samplers["RLlib, batch"] = enter(rllib(case, num_env_runners, NUM_SLOTS, batched=True)), True
         samplers["TorchRL"] = enter(torchrl(case, num_env_runners, NUM_SLOTS)), True
         samplers["SB3"] = enter(stable_baselines(case, num_env_runners, NUM_SLOTS)), True
+        if can_sample(case):
+            samplers[_FACTORY] = enter(sample_factory(case, num_env_runners, NUM_SLOTS)), True
         samplers[_LIMIT] = enter(bare_loop(case, num_env_runners, NUM_SLOTS)), True
         steps = {
             name: steps_in(sample, case.budget, settings.seconds) if free else case.budget
@@ -115,7 +121,7 @@ def _judge(report: Reporter, case: str, rates: dict[str, list[float]], target: f
     report.add(Finding(case, "× RLlib, batch's Λ", ratios(rates[f"{_OURS}, Λ"], rates["RLlib"])))
     if "RLlib, batch" in rates:
         report.add(Finding(case, "× RLlib, batched", ratios(ours, rates["RLlib, batch"])))
-    for peer in ("TorchRL", "SB3"):
+    for peer in [name for name in ("TorchRL", "SB3", _FACTORY) if name in rates]:
         report.add(Finding(case, f"× {peer}", ratios(ours, rates[peer]), at_least=1.0))
     report.add(Finding(case, "÷ bare loop", ratios(ours, rates[_LIMIT]), at_least=_MIN_SHARE))
 
@@ -144,7 +150,9 @@ def draw(result: Result) -> Any:
     """Steps per second, a group of bars per environment, a panel per number of env runners."""
     rates = result.series["rates"]
     numbers = list(next(iter(rates.values())))
-    shown = (_LIMIT, _OURS, "TorchRL", "SB3", "RLlib, batch", "RLlib")
+    every = (_LIMIT, _OURS, "TorchRL", "SB3", _FACTORY, "RLlib, batch", "RLlib")
+    known = {name for of_case in rates.values() for found in of_case.values() for name in found}
+    shown = [name for name in every if name in known]
     figure, axes = subplots(1, len(numbers), figsize=(6.2 * len(numbers), 4.2), sharey=True, squeeze=False)
     for axis, number in zip(axes[0], numbers, strict=True):
         draw_groups(axis, {name: of_case[number] for name, of_case in rates.items()}, shown)

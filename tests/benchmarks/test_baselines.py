@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 from benchmarks import sampling
 from benchmarks.baselines.bare_loop import BareLoop
 from benchmarks.baselines.episodes import Episodes
+from benchmarks.baselines.sample_factory import PYTHON, can_sample, sample_factory
 from benchmarks.baselines.stable_baselines import stable_baselines
 from benchmarks.baselines.torchrl import torchrl
 from benchmarks.cases import Case
@@ -35,6 +37,31 @@ def test_peers_sample_what_is_asked_for(library: str, peer, case: Case) -> None:
     pytest.importorskip(library)
     with peer(case, num_workers=1, num_slots=4) as sample:
         assert sample(50) == 80
+
+
+@pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has Sample Factory")
+def test_sample_factory_samples_what_is_asked_for() -> None:
+    assert not can_sample(DAM)
+    with sample_factory(CART_POLE, num_workers=1, num_slots=4) as sample:
+        assert 50 <= sample(50) < 200
+
+
+def test_sample_factory_is_asked_with_its_own_python(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv(PYTHON, raising=False)
+    assert not can_sample(CART_POLE)
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\nshift 2\n[ "$*" = "CartPole-v1 30 2 4" ] || exit 3\necho 0\nread steps\necho 1$steps\n'
+    )
+    python.chmod(0o700)
+    monkeypatch.setenv(PYTHON, str(python))
+    assert can_sample(CART_POLE)
+    with sample_factory(CART_POLE, num_workers=2, num_slots=4) as sample:
+        assert sample(50) == 150
+        with pytest.raises(RuntimeError, match="status 0"):
+            sample(50)
+    with pytest.raises(RuntimeError, match="status 3"), sample_factory(CART_POLE, 3, 4):
+        pass
 
 
 @pytest.mark.parametrize("environment", ["ttray/SupplyChain-v0", "ttray/Reacher-v0"])
