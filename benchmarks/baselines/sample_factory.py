@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,8 @@ def sample_factory(case: Case, num_workers: int, num_slots: int) -> Iterator[Sam
     """Samples with Sample Factory's `SyncSamplingAPI`, which has no learner.
 
     Beside its workers, which step the environments, a process of its own has the network; both take turns
-    with halves of the slots, as is its default.
+    with halves of the slots, as is its default. It would sample ahead while others are measured, so its
+    processes are stopped then.
 
     Args:
         case: What to sample.
@@ -40,6 +42,7 @@ def sample_factory(case: Case, num_workers: int, num_slots: int) -> Iterator[Sam
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # its log
         text=True,
+        start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -52,14 +55,18 @@ def sample_factory(case: Case, num_workers: int, num_slots: int) -> Iterator[Sam
         return int(line)
 
     def sample(num_steps: int) -> int:
+        os.killpg(process.pid, signal.SIGCONT)
         with suppress(BrokenPipeError):  # `answer` says more
             print(num_steps, file=questions, flush=True)
-        return answer()
+        made = answer()
+        os.killpg(process.pid, signal.SIGSTOP)
+        return made
 
     try:
         answer()  # it is ready
         yield sample
     finally:
-        with suppress(BrokenPipeError):
+        with suppress(ProcessLookupError, BrokenPipeError):
+            os.killpg(process.pid, signal.SIGCONT)
             questions.close()
         process.wait()

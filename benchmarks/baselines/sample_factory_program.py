@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 from functools import partial
-from queue import Empty
 from typing import Any
 
 import gymnasium
@@ -56,21 +55,11 @@ def main(environment: str, horizon: int, num_workers: int, num_slots: int) -> No
         sampler.get_trajectories_sync()
         print(0, file=answers, flush=True)
         for line in sys.stdin:
-            _forget(sampler)
             asked, made = int(line), 0
             while made < asked:
                 made += samples_per_trajectory(sampler.get_trajectories_sync())
             print(made, file=answers, flush=True)
         sampler.stop()
-
-
-def _forget(sampler: SyncSamplingAPI) -> None:
-    """Throws away what was sampled while nobody asked: it samples until its queue is full."""
-    try:
-        while True:
-            sampler.traj_queue.get_nowait()
-    except Empty:
-        return
 
 
 if __name__ == "__main__":
