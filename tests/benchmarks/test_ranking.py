@@ -60,3 +60,11 @@ def test_it_is_measured_from_errors_to_costs(capsys):
     result = ranking.run(num_rankings=2, matches=(), cases=("equal",))
     assert [each.line() for each in result.findings] == capsys.readouterr().out.splitlines()
     assert result.findings[0].verdict == "ok"
+
+
+def test_policies_of_others_have_pools_of_their_own():
+    match = ranking.OtherMatch("CartPole-v1", ("lean", 2048), horizon=50, pool_size=20)
+    lean, trained = match.pools().values()
+    assert (lean.name, trained.name) == ("CartPole lean", "CartPole PPO-2k")
+    assert lean.mean > trained.mean  # which has had one iteration
+    assert lean.rewards.shape == trained.rewards.shape == (20, 50)
