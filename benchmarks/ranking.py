@@ -185,8 +185,9 @@ class OtherMatch:
     Attributes:
         environment: Gymnasium id.
         policies: Steps that a PPO was trained, or "lean" for the function that balances CartPole.
-        horizon: T; there is no discount.
+        horizon: T.
         pool_size: Whole trajectories of each.
+        gamma: The discount; none unless given.
         at_most: Steps of both; None if there is no such target.
     """
 
@@ -194,12 +195,13 @@ class OtherMatch:
     policies: tuple[int | str, int | str]
     horizon: int
     pool_size: int
+    gamma: float = 1.0
     at_most: int | None = None
 
     def pools(self) -> dict[str, Pool]:
         """Of both, by name."""
-        environment, horizon, size = self.environment, self.horizon, self.pool_size
-        pools = [_pool_of_another(environment, each, horizon, size) for each in self.policies]
+        others = self.horizon, self.gamma, self.pool_size
+        pools = [_pool_of_another(self.environment, each, *others) for each in self.policies]
         return {pool.name: pool for pool in pools}
 
 
@@ -209,11 +211,12 @@ def _pool(case: PoolCase) -> Pool:
 
 
 @cache
-def _pool_of_another(environment: str, which: int | str, horizon: int, size: int) -> Pool:
-    name = f"{environment.partition('-')[0]} {which if isinstance(which, str) else f'PPO-{which // 1000}k'}"
+def _pool_of_another(environment: str, which: int | str, horizon: int, gamma: float, size: int) -> Pool:
+    task = environment.partition("-")[0] + f" {gamma:g}".replace(" 0.", " .").replace(" 1", "")
+    name = f"{task} {which if isinstance(which, str) else f'PPO-{which // 1000}k'}"
     with torch_threads(1):
         policy = lean if which == "lean" else _ppo(environment, int(which))
-        return collected_pool(name, environment, policy, horizon, 1.0, size)
+        return collected_pool(name, environment, policy, horizon, gamma, size)
 
 
 @cache
@@ -241,8 +244,10 @@ MATCHES = (
     Match("supply-chain-fast", 0.95, (20, 40), 15_000),
     Match("supply-chain-fast", 0.95, (30, 40), 42_000),
     OtherMatch("CartPole-v1", (20_000, 40_000), 500, 500),
+    OtherMatch("CartPole-v1", (20_000, 40_000), 500, 500, 0.99),
     OtherMatch("CartPole-v1", ("lean", 40_000), 500, 500),
     OtherMatch("Hopper-v5", (20_000, 40_000), 1000, 300),
+    OtherMatch("Hopper-v5", (20_000, 40_000), 1000, 300, 0.99),
 )
 
 
