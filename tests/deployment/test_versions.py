@@ -10,6 +10,7 @@ from tests.deployment.test_cluster_files import PROJECT, ROOT, dockerfile, ray_u
 
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 OPTION = "--constraint constraints.txt"
+NOT_OURS = ".sample-factory/"  # an environment of another program, which needs older versions
 
 
 def exact_versions(text):
@@ -80,7 +81,10 @@ def install_commands(makefile, image, machines):
             for command in machines.get(each, [])
         ],
     }
-    return {tool: [each for each in lines if "pip install" in each] for tool, lines in texts.items()}
+    return {
+        tool: [each for each in lines if "pip install" in each and NOT_OURS not in each]
+        for tool, lines in texts.items()
+    }
 
 
 def problems_of_installation(makefile, image, machines):

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
@@ -51,14 +52,17 @@ class WorkersOfService:
             for worker in range(number)
         }
         self._channels = {worker: ActorChannel(actor, str(needs)) for worker, actor in self.actors.items()}
+        # Leases ask for it when an answer comes, in the thread of Ray that brings it: if that waits until Ray
+        # has killed somebody, it waits for itself. One by one, because a ping is for the new process.
+        self._hand = ThreadPoolExecutor(1, "hand of a service")
 
     def ping(self, worker: int, on_answer: Any) -> None:
         """See `Hands`."""
-        self._channels[worker].ping(on_answer)
+        self._hand.submit(self._channels[worker].ping, on_answer)
 
     def restart(self, worker: int) -> None:
         """See `Hands`."""
-        self._channels[worker].kill()
+        self._hand.submit(self._channels[worker].kill)
 
 
 def end_actors(actors: Iterable[Any]) -> None:
